@@ -1,0 +1,1 @@
+"""What an operator configures in the Prefect UI."""

@@ -1,0 +1,382 @@
+"""Everything that can go wrong, once: code, who may try again, what each door answers.
+
+A subclass of `RuntimeFault` with a `code` is an entry of the table; `docs/errors.md` is generated from it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+RetryClass = Literal["never", "elsewhere", "later"]
+BrokerAnswer = Literal["ack", "reject", "requeue"]
+
+
+class RuntimeFault(Exception):  # noqa: N818 - the root is a notion of its own; its subclasses end in Error
+    """Root of every error this product raises on purpose.
+
+    A subclass is a code. `message` says what happened, `hint` what to do next, `context` holds the evidence
+    (JSON values only).
+
+    Class attributes:
+        code: the stable name that scripts and the platform match on.
+        retry: who may try again: `never`; `elsewhere`, another attempt of the same execution; `later`, the same
+            call, once something outside is back.
+        http_status: the HTTP answer.
+        broker: what happens to a message that caused it: `ack` (recorded, answered by a status message), `reject`
+            (to the dead-letter queue), `requeue`.
+        exit_code: the command line's exit status.
+    """
+
+    code: ClassVar[str]
+    retry: ClassVar[RetryClass] = "never"
+    http_status: ClassVar[int] = 500
+    broker: ClassVar[BrokerAnswer] = "ack"
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str, *, hint: str, context: Mapping[str, object] | None = None) -> None:
+        super().__init__(message)
+        self.message, self.hint, self.context = message, hint, dict(context or {})
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Errors cross process boundaries (Prefect results, multiprocessing), keyword arguments included."""
+        return (_rebuild, (type(self), self.message, self.hint, self.context))
+
+    def to_document(self) -> dict[str, object]:
+        """The `error` object of the command line and of HTTP bodies."""
+        return {"code": self.code, "message": self.message, "hint": self.hint, "context": self.context}
+
+
+def _rebuild(kind: type[RuntimeFault], message: str, hint: str, context: Mapping[str, object]) -> RuntimeFault:
+    return kind(message, hint=hint, context=context)
+
+
+def codes() -> dict[str, type[RuntimeFault]]:
+    """Every code with its class, sorted by code."""
+    return dict(sorted((kind.code, kind) for kind in _subclasses(RuntimeFault) if "code" in vars(kind)))
+
+
+def _subclasses(kind: type[RuntimeFault]) -> Iterator[type[RuntimeFault]]:
+    for below in kind.__subclasses__():
+        yield below
+        yield from _subclasses(below)
+
+
+def fault_from_document(document: Mapping[str, object]) -> RuntimeFault:
+    """The typed error that `to_document` wrote; an unknown code becomes `internal`."""
+    kind = codes().get(str(document.get("code")), InternalError)
+    context = document.get("context")
+    return kind(
+        str(document.get("message")),
+        hint=str(document.get("hint")),
+        context=context if isinstance(context, dict) else {},
+    )
+
+
+# --- refused before anything runs ------------------------------------------------------------------------------------
+
+
+class InvalidDocumentError(RuntimeFault):
+    """A document breaks its contract; `context["violations"]` lists every `{"path", "message"}`."""
+
+    code = "invalid_document"
+    http_status = 422
+    broker = "reject"
+    exit_code = 2
+
+    @classmethod
+    def of(cls, contract: str, violations: Iterable[Mapping[str, str]]) -> InvalidDocumentError:
+        """The error for a document of `contract`; its message names every path."""
+        found = [dict(violation) for violation in violations]
+        said = "; ".join(f"{violation['path'] or '(document)'}: {violation['message']}" for violation in found[:20])
+        more = f"; and {len(found) - 20} more" if len(found) > 20 else ""
+        return cls(
+            f"not a valid {contract} document: {said}{more}",
+            hint="Correct the named fields; `mtr validate FILE` lists every violation.",
+            context={"contract": contract, "violations": found},
+        )
+
+
+class AdmissionError(RuntimeFault):
+    """Valid documents that do not agree; `context["violations"]` as in `InvalidDocumentError`."""
+
+    code = "admission_refused"
+    http_status = 422
+    exit_code = 2
+
+
+class PolicyError(RuntimeFault):
+    """The operator's settings refuse it; the message names the setting."""
+
+    code = "policy_refused"
+    http_status = 503
+    exit_code = 3
+
+
+class ArchiveRejectedError(RuntimeFault):
+    """A ZIP breaks the archive rules; `context["violations"]` lists every `{"path", "message"}`."""
+
+    code = "archive_rejected"
+    http_status = 422
+    exit_code = 2
+
+
+class ArchiveTooLargeError(RuntimeFault):
+    """A ZIP is over a size limit, packed or unpacked."""
+
+    code = "archive_too_large"
+    http_status = 413
+    exit_code = 2
+
+
+class RuntimeUnavailableError(RuntimeFault):
+    """No Python is configured for the package's `runtime.id`, or the one that is does not work."""
+
+    code = "runtime_unavailable"
+    http_status = 503
+    exit_code = 3
+
+
+class NotFoundError(RuntimeFault):
+    """No execution, package, data set, model or file has this name."""
+
+    code = "not_found"
+    http_status = 404
+    exit_code = 2
+
+
+class ConflictError(RuntimeFault):
+    """The name exists with other content; the message names the first difference."""
+
+    code = "conflict"
+    http_status = 409
+    exit_code = 4
+
+
+class DatasetUnreadableError(RuntimeFault):
+    """A folder or annotation file cannot be read as a data set."""
+
+    code = "dataset_unreadable"
+    http_status = 422
+    exit_code = 2
+
+
+# --- bytes -----------------------------------------------------------------------------------------------------------
+
+
+class DigestMismatchError(RuntimeFault):
+    """An object, or a file, has other bytes than were pinned."""
+
+    code = "digest_mismatch"
+    http_status = 409
+    exit_code = 2
+
+
+class ObjectMissingError(RuntimeFault):
+    """A referenced object is not in the store."""
+
+    code = "object_missing"
+    http_status = 422
+    exit_code = 2
+
+
+class StorageUnavailableError(RuntimeFault):
+    """The object store did not answer within its deadline and retries."""
+
+    code = "storage_unavailable"
+    retry = "later"
+    http_status = 503
+    broker = "requeue"
+    exit_code = 5
+
+
+class LedgerUnavailableError(RuntimeFault):
+    """The ledger's database did not answer."""
+
+    code = "ledger_unavailable"
+    retry = "later"
+    http_status = 503
+    broker = "requeue"
+    exit_code = 5
+
+
+class OrchestratorUnavailableError(RuntimeFault):
+    """The Prefect server did not answer."""
+
+    code = "orchestrator_unavailable"
+    retry = "later"
+    http_status = 503
+    broker = "requeue"
+    exit_code = 5
+
+
+class ExecutionBusyError(RuntimeFault):
+    """Another live process is working on this execution."""
+
+    code = "execution_busy"
+    retry = "later"
+    http_status = 409
+    exit_code = 5
+
+
+# --- the package's own doing -----------------------------------------------------------------------------------------
+
+
+class PackageImportError(RuntimeFault):
+    """The entry module could not be imported."""
+
+    code = "package_import_failed"
+
+
+class EntrypointMissingError(RuntimeFault):
+    """The entry module has no callable of the declared name."""
+
+    code = "entrypoint_missing"
+
+
+class PackageRaisedError(RuntimeFault):
+    """The package's `train` raised."""
+
+    code = "package_raised"
+
+
+class WrongReturnValueError(RuntimeFault):
+    """`train` returned something that is not a completion; `context["violations"]` names the fields."""
+
+    code = "wrong_return_value"
+
+
+class NoResultError(RuntimeFault):
+    """The training process ended by itself without a result."""
+
+    code = "no_result"
+
+
+class PackageCrashedError(RuntimeFault):
+    """The training process ended by a signal that a program causes itself (SIGSEGV, SIGABRT, ...)."""
+
+    code = "package_crashed"
+
+
+class ProtocolViolationError(RuntimeFault):
+    """A protocol line was unreadable, foreign, out of sequence or repeated."""
+
+    code = "protocol_violation"
+
+
+class TimeoutReachedError(RuntimeFault):
+    """Training took longer than `resources.timeout_seconds`."""
+
+    code = "timeout"
+
+
+class IdleTimeoutError(RuntimeFault):
+    """The training process said nothing for `idle_timeout_seconds`."""
+
+    code = "idle_timeout"
+
+
+class OutputLimitError(RuntimeFault):
+    """The training process printed more plain output than `max_output_bytes`."""
+
+    code = "output_limit"
+
+
+class OutOfMemoryError(RuntimeFault):
+    """The process tree's resident size went over `resources.memory_bytes`, or the kernel ended it for memory."""
+
+    code = "out_of_memory"
+    retry = "elsewhere"
+
+
+class WorkspaceLimitError(RuntimeFault):
+    """The package wrote more than `max_workspace_bytes` into its workspace, or the disk is full."""
+
+    code = "workspace_limit"
+
+
+class ProcessLimitError(RuntimeFault):
+    """The package started more processes than `max_processes`."""
+
+    code = "process_limit"
+
+
+class InputModifiedError(RuntimeFault):
+    """The package changed its input files."""
+
+    code = "input_modified"
+
+
+class WorkspaceLostError(RuntimeFault):
+    """The package removed its workspace."""
+
+    code = "workspace_lost"
+
+
+class ArtifactMissingError(RuntimeFault):
+    """A declared artifact is not there, or is not a regular file."""
+
+    code = "artifact_missing"
+
+
+class ArtifactEmptyError(RuntimeFault):
+    """A declared artifact has no bytes."""
+
+    code = "artifact_empty"
+
+
+class ArtifactOutsideError(RuntimeFault):
+    """An artifact's path leads out of `output_dir` (`..`, an absolute path or a symbolic link)."""
+
+    code = "artifact_outside"
+
+
+class ArtifactChangedError(RuntimeFault):
+    """An artifact changed between its verification and its upload."""
+
+    code = "artifact_changed"
+
+
+class ResultRefusedError(RuntimeFault):
+    """The completion does not fit the package's `output_contract`; `context["violations"]` lists all."""
+
+    code = "result_refused"
+
+
+class OnnxInvalidError(RuntimeFault):
+    """A deployable model is not a valid ONNX file or does not load in onnxruntime."""
+
+    code = "onnx_invalid"
+
+
+# --- the machine -----------------------------------------------------------------------------------------------------
+
+
+class KilledError(RuntimeFault):
+    """The training process was killed from outside (SIGKILL without a sign of memory shortage, or SIGTERM)."""
+
+    code = "killed"
+    retry = "elsewhere"
+
+
+class AttemptLostError(RuntimeFault):
+    """The process that ran an attempt is gone and left no end record."""
+
+    code = "attempt_lost"
+    retry = "elsewhere"
+
+
+class CancelledError(RuntimeFault):
+    """Somebody asked for it."""
+
+    code = "cancelled"
+    http_status = 409
+    exit_code = 130
+
+
+class InternalError(RuntimeFault):
+    """A defect of ours. Permanent, since GPU time is money."""
+
+    code = "internal"

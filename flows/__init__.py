@@ -1,0 +1,1 @@
+"""Order only: which task runs after which."""

@@ -1,0 +1,1 @@
+"""Mechanisms, free of Prefect: archives, store, ledger, registry, materialization, execution, ONNX."""

@@ -1,0 +1,1 @@
+"""Long-running doors and the command line."""
