@@ -1,0 +1,87 @@
+# The targets are described in CONTRIBUTING.md; `make demo` and `make test` need nothing but Python >= 3.11 and make.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+UV := $(shell command -v uv 2>/dev/null)
+DIR ?= .mtr/digits
+
+ifdef UV
+INSTALL = $(UV) pip install --quiet --compile-bytecode --python $(BIN)/python
+else
+INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check
+endif
+
+.DEFAULT_GOAL := help
+.PHONY: help setup setup-dev demo digits-data examples lint format test test-fast test-crash bench generated check-generated constraints clean
+
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed: make $(MAKECMDGOALS) PYTHON=python3.11"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.ready: pyproject.toml constraints.txt | $(BIN)/python
+	$(INSTALL) -c constraints.txt -e .
+	@touch $@
+
+$(VENV)/.ready-dev: pyproject.toml constraints.txt | $(BIN)/python
+	$(INSTALL) -c constraints.txt -e '.[dev]'
+	@touch $@ $(VENV)/.ready
+
+setup: $(VENV)/.ready ## virtual environment .venv with the product, pinned
+setup-dev: $(VENV)/.ready-dev ## the same with everything that tests and linters need
+
+demo: $(VENV)/.ready ## train on handwritten digits, register the model, try it
+	$(BIN)/python -m examples.demo
+
+digits-data: $(VENV)/.ready ## write the handwritten digits as PNG into class folders: DIR=…
+	$(BIN)/python -m examples.digits_data $(DIR)
+
+examples: $(VENV)/.ready ## build every example's ZIP into dist/
+	$(BIN)/python -m examples.build dist
+
+lint: $(VENV)/.ready-dev ## formatter, linters, types, import direction, generated files
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(MAKE) --no-print-directory check-generated
+
+format: $(VENV)/.ready-dev ## let ruff rewrite what it can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+test: $(VENV)/.ready-dev ## all tests that need no cluster
+	$(BIN)/python -m pytest -m "not crash" --require-every-code
+
+test-fast: $(VENV)/.ready-dev ## what needs no service, in under a minute
+	$(BIN)/python -m pytest -n 2 -q -m "not service and not crash"
+
+test-crash: $(VENV)/.ready-dev ## kill every process in every stage
+	$(BIN)/python -m pytest -m crash
+
+bench: $(VENV)/.ready-dev ## speed, as ratios to named peers and floors
+	$(BIN)/python -m benchmarks
+
+generated: $(VENV)/.ready-dev ## regenerate JSON Schemas and the error table
+	$(BIN)/python -m contracts.schemas
+	$(BIN)/python -m contracts.error_table docs/errors.md
+
+check-generated: $(VENV)/.ready-dev ## fail where a generated file is not current
+	$(BIN)/python -m contracts.schemas --check
+	$(BIN)/python -m contracts.error_table --check docs/errors.md
+
+constraints: ## resolve the pins again (needs uv)
+	{ echo "# Every package the product and its tests resolve to, by version. Regenerate: make constraints"; \
+	  uv pip compile pyproject.toml --extra dev --extra kubernetes --extra aws --extra postgres --universal \
+	    --python-version 3.11 --no-annotate --no-header -q; } > constraints.txt.new
+	mv constraints.txt.new constraints.txt
+	{ echo "# What the optional groups torch and ultralytics add to constraints.txt. Regenerate: make constraints"; \
+	  uv pip compile pyproject.toml --extra torch --extra ultralytics -c constraints.txt --universal \
+	    --python-version 3.11 --no-annotate --no-header -q | sort | comm -13 <(sort constraints.txt) -; } > constraints-torch.txt.new
+	mv constraints-torch.txt.new constraints-torch.txt
+constraints: SHELL := /bin/bash
+
+clean: ## remove what make and mtr made in this folder
+	rm -rf $(VENV) .mtr build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
