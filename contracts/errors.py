@@ -115,6 +115,14 @@ class PolicyError(RuntimeFault):
     exit_code = 3
 
 
+class InvalidSettingsError(RuntimeFault):
+    """`mtr.toml` or the environment says something that is no setting; the message names every key."""
+
+    code = "invalid_settings"
+    http_status = 503
+    exit_code = 2
+
+
 class ArchiveRejectedError(RuntimeFault):
     """A ZIP breaks the archive rules; `context["violations"]` lists every `{"path", "message"}`."""
 
@@ -137,6 +145,15 @@ class RuntimeUnavailableError(RuntimeFault):
     code = "runtime_unavailable"
     http_status = 503
     exit_code = 3
+
+
+class UsageError(RuntimeFault):
+    """A command line or a form that cannot be understood; the message names the option or field."""
+
+    code = "usage"
+    http_status = 422
+    broker = "reject"
+    exit_code = 2
 
 
 class NotFoundError(RuntimeFault):
