@@ -45,3 +45,29 @@ MAX_PROTOCOL_LINE_BYTES: Final = 16 * MIB
 """A completion of 128 artifacts with metadata; a plain line is cut at the same length."""
 TERMINATE_GRACE_SECONDS: Final = 10.0
 """Between SIGTERM and SIGKILL, time for a package to write a checkpoint."""
+
+# This machine's own places (defaults; settings override them).
+DEFAULT_CACHE_MAX_BYTES: Final = 100 * GIB
+"""The cache of dataset objects, packages and models; what an execution uses is never removed for it."""
+DEFAULT_MAX_ATTEMPTS: Final = 3
+"""Attempts of one execution when the machine fails it; a fault that strikes three times is not chance."""
+
+# The ledger.
+LEDGER_BUSY_SECONDS: Final = 30.0
+"""How long a writer waits for another's transaction; ours take milliseconds."""
+CLAIM_EXPIRY_SECONDS: Final = 90.0
+"""An owner on another machine that has been silent for so long has lost its execution; it reports every 15 s."""
+MAX_SETTINGS_BYTES: Final = 1 * MIB
+"""`mtr.toml`, read whole."""
+
+# ONNX files, opened in a process of their own.
+MAX_ONNX_BYTES: Final = 2 * GIB - 1
+"""Protobuf holds no more; a larger model would need files beside it, and an artifact is one file."""
+ONNX_CHECK_SECONDS: Final = 300.0
+"""2 GiB take 20 s here; the rest is for a busy machine and a cold disk."""
+ONNX_CHECK_MEMORY_BYTES: Final = 1 * GIB
+"""For the readers themselves and the graph's own sizes..."""
+ONNX_CHECK_COPIES: Final = 6
+"""...and this many times the file: parser, checker, shape inference and session each hold it."""
+MAX_ONNX_REPORT_BYTES: Final = 1 * MIB
+"""Names and shapes of inputs and outputs: thousands of tensors."""

@@ -1,0 +1,129 @@
+"""What one installation works with: its store, ledger, cache and registries, made once at a process's start."""
+
+from __future__ import annotations
+
+import threading
+from functools import cached_property
+from typing import TYPE_CHECKING, Self
+
+from runtime.settings import load_settings
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from runtime.ledger import Ledger
+    from runtime.materialization.cache import Cache
+    from runtime.registry.dataset_names import DatasetNames
+    from runtime.registry.model_packages import ModelPackages
+    from runtime.registry.models import Models
+    from runtime.registry.packages import Packages
+    from runtime.registry.snapshots import Snapshots
+    from runtime.settings import Settings
+    from runtime.store.objects import ObjectStore
+
+# ruff: noqa: PLC0415 - each part is imported when it is first asked for: `mtr package inspect` needs no database
+
+
+class Installation:
+    """The parts of one installation. Each is made when first asked for, once, and shared by all threads.
+
+    Attributes:
+        settings: what the operator decided.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self._making = threading.RLock()
+
+    @classmethod
+    def open(cls, settings: Settings | None = None) -> Self:
+        """The installation that `settings` describe, its folder made, readable to its owner alone.
+
+        Args:
+            settings: default is what holds in the current directory.
+
+        Raises:
+            InvalidSettingsError: as `load_settings`.
+        """
+        settings = settings or load_settings()
+        settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return cls(settings)
+
+    @cached_property
+    def store(self) -> ObjectStore:
+        """The object store."""
+        from runtime.store.objects import open_store
+
+        with self._making:
+            return vars(self).get("store") or open_store(self.settings)
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        """The state of record, its schema brought forward.
+
+        Raises:
+            LedgerUnavailableError: the database does not answer.
+        """
+        from runtime.ledger import Ledger
+
+        with self._making:
+            return vars(self).get("ledger") or Ledger.open(self.settings.ledger_url)
+
+    @cached_property
+    def cache(self) -> Cache:
+        """The cache that all executions of this machine share."""
+        from runtime.materialization.cache import Cache
+
+        with self._making:
+            return vars(self).get("cache") or Cache(self.settings.cache_root, self.settings.cache_max_bytes)
+
+    @cached_property
+    def packages(self) -> Packages:
+        """Registered code packages."""
+        from runtime.registry.packages import Packages
+
+        return Packages(self.store)
+
+    @cached_property
+    def model_packages(self) -> ModelPackages:
+        """Registered model packages."""
+        from runtime.registry.model_packages import ModelPackages
+
+        return ModelPackages(self.store)
+
+    @cached_property
+    def snapshots(self) -> Snapshots:
+        """Pinned data sets."""
+        from runtime.registry.snapshots import Snapshots
+
+        return Snapshots(self.store)
+
+    @cached_property
+    def models(self) -> Models:
+        """Models that executions registered."""
+        from runtime.registry.models import Models
+
+        return Models(self.ledger)
+
+    @cached_property
+    def datasets(self) -> DatasetNames:
+        """The names of pinned data sets."""
+        from runtime.registry.dataset_names import DatasetNames
+
+        return DatasetNames(self.ledger, self.snapshots)
+
+    def close(self) -> None:
+        """Afterwards nothing of it holds a connection; asking for a part makes it anew."""
+        ledger = vars(self).pop("ledger", None)
+        if ledger is not None:
+            ledger.close()
+        for part in ("store", "cache", "packages", "model_packages", "snapshots", "models", "datasets"):
+            vars(self).pop(part, None)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
