@@ -16,16 +16,43 @@ MAX_UNPACKED_BYTES: Final = 512 * MIB
 """Unpacked, counted on what is really written, never on what a header declares."""
 MAX_MANIFEST_BYTES: Final = 4 * MIB
 """A manifest with 10 000 class names of 128 bytes and a large parameters schema is under 2 MiB."""
+MAX_CENTRAL_DIRECTORY_BYTES: Final = 16 * MIB
+"""3 KiB a member, many times what real writers need; it is the one part of an archive that is read whole."""
+MAX_MEMBER_PATH_BYTES: Final = 1_024
+"""Well under Linux's 4 096 for a whole path, the workspace's own path included."""
+MAX_MEMBER_NAME_BYTES: Final = 255
+"""What the usual file systems keep of one path segment."""
+MAX_LZMA_DICTIONARY_BYTES: Final = 64 * MIB
+"""A member's LZMA header decides how much memory its reader takes; the strongest usual preset needs 64 MiB."""
 
 # Streams.
 CHUNK_BYTES: Final = 256 * KIB
 """Larger reads gain nothing once hashing is the bottleneck."""
 SMALL_OBJECT_BYTES: Final = 128 * KIB
 """Up to here one read call is faster than a stream."""
+SINGLE_PUT_BYTES: Final = 8 * MIB
+"""Up to here an object is written by one conditional put, above it in parts of this size."""
+UPLOAD_PARTS_AT_ONCE: Final = 2
+"""Two parts in flight hide the hashing of the next; more only cost memory."""
+
+# The object store (defaults of `StoreDeadlines`).
+STORE_CALL_SECONDS: Final = 5.0
+"""One answer, or the next bytes of one. A healthy server needs milliseconds."""
+STORE_WRITE_SECONDS: Final = 20.0
+"""One part of an upload: 8 MiB at 0.5 MB/s."""
+STORE_RETRY_SECONDS: Final = 10.0
+"""No new try is begun after so long without progress; a server that restarts is back in 1 to 5 s."""
+STORE_SLOWEST_BYTES_PER_SECOND: Final = 64 * KIB
+"""A whole object must come at this rate, after a minute's allowance: a server that trickles must not hold us for ever."""
+STORE_STREAM_ALLOWANCE_SECONDS: Final = 60.0
+MAX_SNAPSHOT_BYTES: Final = 4 * GIB
+"""A pinned manifest: 10 000 000 items of 400 bytes."""
 
 # Documents.
 MAX_DATASET_ITEMS: Final = 10_000_000
 MAX_CLASS_NAMES: Final = 10_000
+MAX_COUNT: Final = 2**63 - 1
+"""The greatest integer of a typed field: what databases and file systems can count."""
 MAX_DOCUMENT_DEPTH: Final = 100
 """Nesting; a recursive reader must not be driven into the stack's end."""
 MAX_RECORD_BYTES: Final = 64 * MIB
@@ -64,10 +91,10 @@ MAX_SETTINGS_BYTES: Final = 1 * MIB
 MAX_ONNX_BYTES: Final = 2 * GIB - 1
 """Protobuf holds no more; a larger model would need files beside it, and an artifact is one file."""
 ONNX_CHECK_SECONDS: Final = 300.0
-"""2 GiB take 20 s here; the rest is for a busy machine and a cold disk."""
+"""2 GiB take 10 s on one core; the rest is for a busy machine and a cold disk."""
 ONNX_CHECK_MEMORY_BYTES: Final = 1 * GIB
-"""For the readers themselves and the graph's own sizes..."""
-ONNX_CHECK_COPIES: Final = 6
-"""...and this many times the file: parser, checker, shape inference and session each hold it."""
+"""For the readers themselves and what a graph computes from constants..."""
+ONNX_CHECK_COPIES: Final = 4
+"""...and this many times the file: a session holds weights twice while it loads, and once more where it repacks them."""
 MAX_ONNX_REPORT_BYTES: Final = 1 * MIB
 """Names and shapes of inputs and outputs: thousands of tensors."""

@@ -1,0 +1,1 @@
+"""What the runtime finds out about an ONNX file before it calls it a model."""
