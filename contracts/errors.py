@@ -199,10 +199,36 @@ class ObjectMissingError(RuntimeFault):
     exit_code = 2
 
 
+class ObjectTooLargeError(RuntimeFault):
+    """An object that must be read whole is over its size limit."""
+
+    code = "object_too_large"
+    http_status = 413
+    exit_code = 2
+
+
+class ObjectChangedError(RuntimeFault):
+    """An object was overwritten while it was being read."""
+
+    code = "object_changed"
+    http_status = 409
+    exit_code = 4
+
+
 class StorageUnavailableError(RuntimeFault):
     """The object store did not answer within its deadline and retries."""
 
     code = "storage_unavailable"
+    retry = "later"
+    http_status = 503
+    broker = "requeue"
+    exit_code = 5
+
+
+class StorageRefusedError(RuntimeFault):
+    """The object store answers and refuses: a credential, a permission, a bucket that is not there, no room left."""
+
+    code = "storage_refused"
     retry = "later"
     http_status = 503
     broker = "requeue"
