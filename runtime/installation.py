@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-from functools import cached_property
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from runtime.settings import load_settings
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
 
     from runtime.ledger import Ledger
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from runtime.registry.snapshots import Snapshots
     from runtime.settings import Settings
     from runtime.store.objects import ObjectStore
+
+Part = TypeVar("Part")
 
 # ruff: noqa: PLC0415 - each part is imported when it is first asked for: `mtr package inspect` needs no database
 
@@ -34,6 +36,7 @@ class Installation:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self._making = threading.RLock()
+        self._parts: dict[str, Any] = {}
 
     @classmethod
     def open(cls, settings: Settings | None = None) -> Self:
@@ -49,15 +52,14 @@ class Installation:
         settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
         return cls(settings)
 
-    @cached_property
+    @property
     def store(self) -> ObjectStore:
         """The object store."""
         from runtime.store.objects import open_store
 
-        with self._making:
-            return vars(self).get("store") or open_store(self.settings)
+        return self._once("store", lambda: open_store(self.settings))
 
-    @cached_property
+    @property
     def ledger(self) -> Ledger:
         """The state of record, its schema brought forward.
 
@@ -66,59 +68,65 @@ class Installation:
         """
         from runtime.ledger import Ledger
 
-        with self._making:
-            return vars(self).get("ledger") or Ledger.open(self.settings.ledger_url)
+        return self._once("ledger", lambda: Ledger.open(self.settings.ledger_url))
 
-    @cached_property
+    @property
     def cache(self) -> Cache:
         """The cache that all executions of this machine share."""
         from runtime.materialization.cache import Cache
 
-        with self._making:
-            return vars(self).get("cache") or Cache(self.settings.cache_root, self.settings.cache_max_bytes)
+        return self._once("cache", lambda: Cache(self.settings.cache_root, self.settings.cache_max_bytes))
 
-    @cached_property
+    @property
     def packages(self) -> Packages:
         """Registered code packages."""
         from runtime.registry.packages import Packages
 
-        return Packages(self.store)
+        return self._once("packages", lambda: Packages(self.store))
 
-    @cached_property
+    @property
     def model_packages(self) -> ModelPackages:
         """Registered model packages."""
         from runtime.registry.model_packages import ModelPackages
 
-        return ModelPackages(self.store)
+        return self._once("model_packages", lambda: ModelPackages(self.store))
 
-    @cached_property
+    @property
     def snapshots(self) -> Snapshots:
         """Pinned data sets."""
         from runtime.registry.snapshots import Snapshots
 
-        return Snapshots(self.store)
+        return self._once("snapshots", lambda: Snapshots(self.store))
 
-    @cached_property
+    @property
     def models(self) -> Models:
         """Models that executions registered."""
         from runtime.registry.models import Models
 
-        return Models(self.ledger)
+        return self._once("models", lambda: Models(self.ledger))
 
-    @cached_property
+    @property
     def datasets(self) -> DatasetNames:
         """The names of pinned data sets."""
         from runtime.registry.dataset_names import DatasetNames
 
-        return DatasetNames(self.ledger, self.snapshots)
+        return self._once("datasets", lambda: DatasetNames(self.ledger, self.snapshots))
 
     def close(self) -> None:
         """Afterwards nothing of it holds a connection; asking for a part makes it anew."""
-        ledger = vars(self).pop("ledger", None)
+        with self._making:
+            ledger = self._parts.get("ledger")
+            self._parts.clear()
         if ledger is not None:
             ledger.close()
-        for part in ("store", "cache", "packages", "model_packages", "snapshots", "models", "datasets"):
-            vars(self).pop(part, None)
+
+    def _once(self, name: str, make: Callable[[], Part]) -> Part:
+        """The part `name`, made by the first caller; others wait for it."""
+        with self._making:
+            if name not in self._parts:
+                self._parts[name] = make()
+            part: Part = self._parts[name]
+            return part
 
     def __enter__(self) -> Self:
         return self

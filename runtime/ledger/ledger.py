@@ -1,0 +1,748 @@
+"""The ledger: the first write wins, everything that belongs together is one transaction, and any process may die anywhere."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Self
+
+from sqlalchemy import func, select, update
+
+from contracts.errors import ConflictError, ExecutionBusyError, NotFoundError
+from contracts.limits import CLAIM_EXPIRY_SECONDS
+from contracts.references import Pinned
+from contracts.strict_json import digest_of
+from runtime.ledger.database import Database, insert_once
+from runtime.ledger.migration import bring_forward
+from runtime.ledger.owners import Owner
+from runtime.ledger.records import (
+    ATTEMPT_LOST,
+    END_STATES,
+    Accepted,
+    Attempt,
+    DatasetName,
+    EndState,
+    Execution,
+    ExecutionSummary,
+    Finished,
+    OutboxMessage,
+    PendingMessage,
+    State,
+)
+from runtime.ledger.schema import attempts, counters, dataset_names, executions, outbox, stage_times
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from types import TracebackType
+
+    from sqlalchemy import Connection, Row, Select
+
+    from contracts.submission import TrainingCodeSubmission
+
+_SUMMARY = tuple(
+    executions.c[name]
+    for name in (
+        "id", "state", "stage", "label", "task_id", "task_kind", "package_key", "package_version", "model_name",
+        "retry_of", "created_at", "started_at", "ended_at", "cancel_requested_at", "flow_run_id", "ui_url", "error",
+    )
+)  # fmt: skip
+_NOBODY: dict[str, Any] = {
+    "owner_host": None,
+    "owner_boot_id": None,
+    "owner_pid_namespace": None,
+    "owner_pid": None,
+    "owner_process_started": None,
+    "owner_seen_at": None,
+}
+
+
+class Ledger:
+    """The state of record of one installation. Safe to share between threads and processes.
+
+    Every method raises `LedgerUnavailableError` when the database does not answer; then nothing was half-written and the
+    same call may be repeated. One that names an execution raises `NotFoundError` when there is none of that id.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+
+    @classmethod
+    def open(cls, url: str) -> Self:
+        """The ledger at `url`, its schema brought forward. Safe while other processes open the same one.
+
+        Raises:
+            InvalidSettingsError: `url` names no usable database.
+            LedgerUnavailableError: it does not answer, or a newer program has changed it.
+        """
+        database = Database.connect(url)
+        try:
+            bring_forward(database)
+        except BaseException:
+            database.close()
+            raise
+        return cls(database)
+
+    def close(self) -> None:
+        """Afterwards no connection is open."""
+        self.database.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # --- executions ---------------------------------------------------------------------------------------------------
+
+    def accept(
+        self,
+        submission: TrainingCodeSubmission,
+        *,
+        label: str,
+        model_name: str | None = None,
+        retry_of: str | None = None,
+    ) -> Accepted:
+        """Afterwards the ledger has this submission. The first one with an execution id wins.
+
+        Two submissions are the same when they differ in nothing but `message_id`. Then `label`, `model_name` and
+        `retry_of` stay those of the first.
+
+        Args:
+            submission: what to execute.
+            label: what people will recognise it by.
+            model_name: what a registered model is called; `None` leaves it to the package's key.
+            retry_of: the execution that this one tries again.
+
+        Raises:
+            ConflictError: the execution id belongs to another submission; the message names the first difference.
+        """
+        document = submission.to_document()
+        execution_id = str(document["execution_id"])
+        sha256 = submission.content_sha256()
+        with self.database.writing() as connection:
+            created = insert_once(
+                connection,
+                executions,
+                {
+                    "id": execution_id,
+                    "submission_sha256": sha256,
+                    "submission": document,
+                    "label": label,
+                    "task_id": document["task"]["task_id"],
+                    "task_kind": document["task"]["task_kind"],
+                    "package_key": document["package"]["key"],
+                    "package_version": document["package"]["version"],
+                    "model_name": model_name,
+                    "retry_of": retry_of,
+                    "state": "queued",
+                    "created_at": _now(),
+                },
+            )
+            stored = _execution(connection, execution_id)
+        if stored.submission_sha256 != sha256:
+            earlier = {name: value for name, value in stored.submission.items() if name != "message_id"}
+            difference = first_difference(earlier, submission.to_content())
+            raise ConflictError(
+                f"execution {execution_id} exists with another submission: differs at {difference}",
+                hint="Send exactly the first submission to see its state, or use a new execution_id for the new one.",
+                context={"execution_id": execution_id, "expected": stored.submission_sha256, "found": sha256},
+            )
+        return Accepted(created, stored)
+
+    def get(self, execution_id: str) -> Execution:
+        """The execution with exactly this id."""
+        with self.database.reading() as connection:
+            return _execution(connection, execution_id)
+
+    def find(self, prefix: str) -> Execution:
+        """The one execution whose id begins so.
+
+        Raises:
+            NotFoundError: none does, or several do; the message then lists them.
+        """
+        wanted = prefix.strip().lower()
+        if not re.fullmatch(r"[0-9a-f-]{1,36}", wanted):
+            raise _no_execution(prefix)
+        query = select(executions.c.id, executions.c.label).where(
+            executions.c.id >= wanted,
+            executions.c.id < wanted + "g",  # the first text after every id that begins so
+        )
+        with self.database.reading() as connection:
+            matches = connection.execute(query.order_by(executions.c.created_at.desc()).limit(6)).all()
+            if not matches:
+                raise _no_execution(prefix)
+            if len(matches) > 1:
+                count = connection.execute(select(func.count()).select_from(query.subquery())).scalar_one()
+                shown = ", ".join(f"{match.id[:13]} ({match.label})" for match in matches[:5])
+                raise NotFoundError(
+                    f"{count} executions match {prefix}: {shown}{', …' if count > 5 else ''}",
+                    hint="Give more characters of the id.",
+                    context={"matches": [match.id for match in matches[:5]], "count": count},
+                )
+            return _execution(connection, matches[0].id)
+
+    def list(
+        self,
+        *,
+        state: State | None = None,
+        package: str | None = None,
+        task_id: int | None = None,
+        since: datetime | None = None,
+        limit: int | None = 100,
+    ) -> tuple[ExecutionSummary, ...]:
+        """Executions, the newest first.
+
+        Args:
+            state: only those in this state.
+            package: only those of this package, `key` or `key@version`.
+            task_id: only those of this task of the platform.
+            since: only those accepted at or after this moment (with its zone).
+            limit: at most so many; `None` is all.
+        """
+        query = select(*_SUMMARY).order_by(executions.c.created_at.desc(), executions.c.id)
+        if state is not None:
+            query = query.where(executions.c.state == state)
+        if package is not None:
+            key, _, version = package.partition("@")
+            query = query.where(executions.c.package_key == key)
+            if version:
+                query = query.where(executions.c.package_version == version)
+        if task_id is not None:
+            query = query.where(executions.c.task_id == task_id)
+        if since is not None:
+            query = query.where(executions.c.created_at >= since)
+        with self.database.reading() as connection:
+            return tuple(ExecutionSummary(**_summary(row)) for row in connection.execute(query.limit(limit)))
+
+    # --- who works on it ----------------------------------------------------------------------------------------------
+
+    def claim(self, execution_id: str, owner: Owner) -> Execution:
+        """Afterwards `owner` holds the execution and it is `running`; one that has ended is answered as it is, unheld.
+
+        An owner that is seen to be gone has lost the execution at once. One on another machine has lost it when it was
+        silent for `CLAIM_EXPIRY_SECONDS`.
+
+        Raises:
+            ExecutionBusyError: another live process holds it.
+        """
+        with self.database.writing() as connection:
+            row = _locked(connection, execution_id)
+            if row.state in END_STATES:
+                return _execution(connection, execution_id)
+            now = _now()
+            holder = _owner(row)
+            if holder is not None and holder != owner:
+                if _is_alive(holder, row.owner_seen_at, now):
+                    raise ExecutionBusyError(
+                        f"{row.label} is being worked on by {holder}",
+                        hint=f"Follow it with `mtr executions logs {execution_id[:8]}`, or end it with "
+                        f"`mtr executions cancel {execution_id[:8]}`; repeat this once it has ended.",
+                        context={"execution_id": execution_id, "host": holder.host, "pid": holder.pid},
+                    )
+                _settle_stage(connection, row, until=row.owner_seen_at)
+            connection.execute(
+                update(executions)
+                .where(executions.c.id == execution_id)
+                .values(
+                    state="running",
+                    started_at=row.started_at or now,
+                    owner_host=owner.host,
+                    owner_boot_id=owner.boot_id,
+                    owner_pid_namespace=owner.pid_namespace,
+                    owner_pid=owner.pid,
+                    owner_process_started=owner.process_started,
+                    owner_seen_at=now,
+                )
+            )
+            return _execution(connection, execution_id)
+
+    def heartbeat(self, execution_id: str, owner: Owner) -> bool:
+        """Whether `owner` still holds the execution; if so it is now known to have been alive at this moment."""
+        with self.database.writing() as connection:
+            done = connection.execute(
+                update(executions).where(executions.c.id == execution_id, *_held_by(owner)).values(owner_seen_at=_now())
+            )
+            return done.rowcount == 1
+
+    def release(self, execution_id: str, owner: Owner) -> None:
+        """Afterwards `owner` does not hold the execution; another's hold is left alone."""
+        with self.database.writing() as connection:
+            row = _locked(connection, execution_id)
+            if _owner(row) != owner:
+                return
+            _settle_stage(connection, row, until=_now())
+            connection.execute(update(executions).where(executions.c.id == execution_id).values(**_NOBODY))
+
+    def enter_stage(self, execution_id: str, stage: str) -> None:
+        """Afterwards the execution is in `stage`, and the time since the last stage counts for that one.
+
+        An execution that has ended stays as it is: a process that comes late changes no truth.
+        """
+        with self.database.writing() as connection:
+            row = _locked(connection, execution_id)
+            if row.state in END_STATES:
+                return
+            now = _now()
+            _settle_stage(connection, row, until=now)
+            _add_seconds(connection, execution_id, stage, 0.0)
+            values: dict[str, Any] = {"stage": stage, "stage_entered_at": now}
+            if row.owner_host is not None:
+                values["owner_seen_at"] = now
+            connection.execute(update(executions).where(executions.c.id == execution_id).values(**values))
+
+    def add_stage_seconds(self, execution_id: str, seconds: Mapping[str, float]) -> None:
+        """Afterwards these times count too: stages that ran where no ledger is reached, taken from their end record."""
+        with self.database.writing() as connection:
+            _locked(connection, execution_id)
+            for stage, spent in seconds.items():
+                _add_seconds(connection, execution_id, stage, max(0.0, spent))
+
+    def set_flow_run(self, execution_id: str, flow_run_id: str, ui_url: str | None) -> None:
+        """Afterwards the execution names the Prefect run that shows it."""
+        self._change(execution_id, flow_run_id=flow_run_id, ui_url=ui_url)
+
+    def set_workspace_cleaned(self, execution_id: str, cleaned: bool) -> None:  # noqa: FBT001 - the value, not a switch
+        """Afterwards the execution says whether its workspace is gone. No part of its end: it may come later."""
+        self._change(execution_id, workspace_cleaned=cleaned)
+
+    def request_cancel(self, execution_id: str) -> Execution:
+        """Afterwards whoever works on the execution, now or later, knows that it must end. One that has ended stays so."""
+        with self.database.writing() as connection:
+            row = _locked(connection, execution_id)
+            if row.state not in END_STATES and row.cancel_requested_at is None:
+                connection.execute(
+                    update(executions).where(executions.c.id == execution_id).values(cancel_requested_at=_now())
+                )
+            return _execution(connection, execution_id)
+
+    def cancel_requested(self, execution_id: str) -> bool:
+        """Whether somebody asked for the execution's end. Cheap: asked once a second."""
+        with self.database.reading() as connection:
+            found = connection.execute(
+                select(executions.c.cancel_requested_at).where(executions.c.id == execution_id)
+            ).one_or_none()
+        if found is None:
+            raise _no_execution(execution_id)
+        return found.cancel_requested_at is not None
+
+    # --- attempts -----------------------------------------------------------------------------------------------------
+
+    def begin_attempt(self, execution_id: str, *, flow_run_id: str | None = None) -> Attempt:
+        """A new attempt, numbered one above the last.
+
+        An earlier one that is still open is closed as lost: whoever begins anew holds the execution and has looked.
+
+        Raises:
+            ConflictError: the execution has ended.
+        """
+        with self.database.writing() as connection:
+            row = _locked(connection, execution_id)
+            if row.state in END_STATES:
+                raise ConflictError(
+                    f"execution {execution_id} has ended ({row.state}): no further attempt",
+                    hint=f"`mtr executions retry {execution_id[:8]}` makes a new execution of the same submission.",
+                    context={"execution_id": execution_id, "state": row.state},
+                )
+            now = _now()
+            connection.execute(
+                update(attempts)
+                .where(attempts.c.execution_id == execution_id, attempts.c.ended_at.is_(None))
+                .values(ended_at=now, outcome=ATTEMPT_LOST, record={})
+            )
+            last = connection.execute(
+                select(func.max(attempts.c.number)).where(attempts.c.execution_id == execution_id)
+            ).scalar()
+            number = (last or 0) + 1
+            connection.execute(
+                attempts.insert().values(
+                    execution_id=execution_id,
+                    number=number,
+                    flow_run_id=flow_run_id,
+                    started_at=now,
+                    paid_seconds=0.0,
+                    training_finished=False,
+                )
+            )
+            return _attempt(connection, execution_id, number)
+
+    def end_attempt(
+        self,
+        execution_id: str,
+        number: int,
+        *,
+        outcome: str,
+        record: Mapping[str, Any],
+        paid_seconds: float,
+        training_finished: bool,
+    ) -> Attempt:
+        """Afterwards the attempt has its end; the first one stays, except that evidence replaces `attempt_lost`.
+
+        Args:
+            execution_id: whose attempt.
+            number: which one.
+            outcome: `succeeded` or the code of its error.
+            record: what the supervisor saw.
+            paid_seconds: time in which the package's code ran.
+            training_finished: training came to its end.
+
+        Raises:
+            ConflictError: the attempt has ended otherwise.
+        """
+        with self.database.writing() as connection:
+            _locked(connection, execution_id)
+            found = _attempt(connection, execution_id, number)
+            if found.ended_at is not None and found.outcome != ATTEMPT_LOST:
+                if found.outcome == outcome:
+                    return found
+                raise ConflictError(
+                    f"attempt {number} of execution {execution_id} ended with {found.outcome}, not {outcome}",
+                    hint="The first end stays. Nothing is to be done; report it if nobody ran the attempt twice.",
+                    context={
+                        "execution_id": execution_id,
+                        "number": number,
+                        "expected": found.outcome,
+                        "found": outcome,
+                    },
+                )
+            connection.execute(
+                update(attempts)
+                .where(attempts.c.execution_id == execution_id, attempts.c.number == number)
+                .values(
+                    ended_at=found.ended_at or _now(),
+                    outcome=outcome,
+                    record=dict(record),
+                    paid_seconds=max(0.0, paid_seconds),
+                    training_finished=training_finished,
+                )
+            )
+            return _attempt(connection, execution_id, number)
+
+    def attempts(self, execution_id: str) -> tuple[Attempt, ...]:
+        """Every attempt of the execution, the first one first."""
+        query = select(attempts).where(attempts.c.execution_id == execution_id).order_by(attempts.c.number)
+        with self.database.reading() as connection:
+            return tuple(_attempt_of(row) for row in connection.execute(query))
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    def finish(
+        self,
+        execution_id: str,
+        *,
+        state: EndState,
+        result: Mapping[str, Any],
+        error: Mapping[str, Any] | None,
+        artifacts: Sequence[Mapping[str, Any]],
+        model: Mapping[str, Any] | None,
+        messages: Iterable[OutboxMessage] = (),
+    ) -> Finished:
+        """Afterwards the execution has its end and the outbox has `messages`, both or neither. The first end stays.
+
+        Args:
+            execution_id: which execution.
+            state: how it ended.
+            result: the `training-result/v1` document.
+            error: the typed error of a failed or cancelled one.
+            artifacts: `[{"artifact", "object"}]`.
+            model: the registered model, as the command line shows it.
+            messages: what the platform must be told.
+
+        Raises:
+            ConflictError: the execution has ended otherwise; the message names the first difference.
+        """
+        end = {
+            "state": state,
+            "result": dict(result),
+            "error": None if error is None else dict(error),
+            "artifacts": [dict(artifact) for artifact in artifacts],
+            "model": None if model is None else dict(model),
+        }
+        sha256 = digest_of(end)
+        with self.database.writing() as connection:
+            row = _locked(connection, execution_id)
+            if row.state in END_STATES:
+                stored = _execution(connection, execution_id)
+                if row.end_sha256 == sha256:
+                    return Finished(created=False, execution=stored)
+                earlier = {name: getattr(stored, name) for name in end}
+                raise ConflictError(
+                    f"execution {execution_id} has ended ({row.state}); another end differs at "
+                    f"{first_difference(earlier, end)}",
+                    hint=f"The first end stays: see it with `mtr executions show {execution_id[:8]}`.",
+                    context={"execution_id": execution_id, "expected": row.end_sha256, "found": sha256},
+                )
+            now = _now()
+            _settle_stage(connection, row, until=now)
+            connection.execute(
+                update(executions)
+                .where(executions.c.id == execution_id)
+                .values(**end, **_NOBODY, end_sha256=sha256, ended_at=now, started_at=row.started_at or now)
+            )
+            _enqueue(connection, execution_id, messages, now)
+            return Finished(created=True, execution=_execution(connection, execution_id))
+
+    # --- what the platform must be told -------------------------------------------------------------------------------
+
+    def enqueue(self, execution_id: str, messages: Iterable[OutboxMessage]) -> None:
+        """Afterwards the outbox has these messages; one that it had keeps its first body."""
+        with self.database.writing() as connection:
+            _locked(connection, execution_id)
+            _enqueue(connection, execution_id, messages, _now())
+
+    def pending_messages(self, *, limit: int = 100) -> tuple[PendingMessage, ...]:
+        """The oldest messages that nobody confirmed as sent, in the order in which they must be sent."""
+        query = select(outbox).where(outbox.c.sent_at.is_(None)).order_by(outbox.c.id).limit(limit)
+        with self.database.reading() as connection:
+            return tuple(
+                PendingMessage(
+                    message_id=row.message_id,
+                    execution_id=row.execution_id,
+                    kind=row.kind,
+                    number=row.number,
+                    created_at=row.created_at,
+                    body=row.body,
+                )
+                for row in connection.execute(query)
+            )
+
+    def mark_sent(self, message_id: str) -> None:
+        """Afterwards the message is not pending. Call it only once the broker has confirmed."""
+        with self.database.writing() as connection:
+            connection.execute(
+                update(outbox)
+                .where(outbox.c.message_id == message_id, outbox.c.sent_at.is_(None))
+                .values(sent_at=_now())
+            )
+
+    # --- names and numbers --------------------------------------------------------------------------------------------
+
+    def next_task_id(self) -> int:
+        """A number that no earlier call returned."""
+        with self.database.writing() as connection:
+            insert_once(connection, counters, {"name": "task_id", "value": 0})
+            return connection.execute(
+                update(counters)
+                .where(counters.c.name == "task_id")
+                .values(value=counters.c.value + 1)
+                .returning(counters.c.value)
+            ).scalar_one()
+
+    def set_dataset_name(self, name: str, sha256: str, pinned: Pinned) -> DatasetName:
+        """Afterwards `name` points at the snapshot `sha256`, stored at `pinned`. The last write wins."""
+        values = {
+            "sha256": sha256,
+            "bucket": pinned.bucket,
+            "object_key": pinned.key,
+            "object_sha256": pinned.sha256,
+            "object_size_bytes": pinned.size_bytes,
+            "updated_at": _now(),
+        }
+        with self.database.writing() as connection:
+            if not insert_once(connection, dataset_names, {"name": name, **values}):
+                connection.execute(update(dataset_names).where(dataset_names.c.name == name).values(**values))
+            return _dataset_name(connection.execute(select(dataset_names).where(dataset_names.c.name == name)).one())
+
+    def dataset_name(self, name: str) -> DatasetName | None:
+        """Where `name` points; `None` when nobody gave it."""
+        with self.database.reading() as connection:
+            row = connection.execute(select(dataset_names).where(dataset_names.c.name == name)).one_or_none()
+        return None if row is None else _dataset_name(row)
+
+    def dataset_names(self) -> tuple[DatasetName, ...]:
+        """Every name, sorted."""
+        with self.database.reading() as connection:
+            return tuple(map(_dataset_name, connection.execute(select(dataset_names).order_by(dataset_names.c.name))))
+
+    def _change(self, execution_id: str, **values: Any) -> None:
+        with self.database.writing() as connection:
+            done = connection.execute(update(executions).where(executions.c.id == execution_id).values(**values))
+            if done.rowcount == 0:
+                raise _no_execution(execution_id)
+
+
+def first_difference(earlier: Any, later: Any, path: str = "") -> str:
+    """The path of the first value that differs, such as `resources.memory_bytes`; empty when none does."""
+    if isinstance(earlier, dict) and isinstance(later, dict):
+        for name in [*earlier, *(name for name in later if name not in earlier)]:
+            inner = f"{path}.{name}" if path else str(name)
+            if name not in earlier or name not in later:
+                return inner
+            if found := first_difference(earlier[name], later[name], inner):
+                return found
+        return ""
+    if isinstance(earlier, list) and isinstance(later, list):
+        for index, (one, other) in enumerate(zip(earlier, later, strict=False)):
+            if found := first_difference(one, other, f"{path}[{index}]"):
+                return found
+        return "" if len(earlier) == len(later) else f"{path}[{min(len(earlier), len(later))}]"
+    return "" if earlier == later and isinstance(earlier, bool) == isinstance(later, bool) else path or "(document)"
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _no_execution(execution_id: str) -> NotFoundError:
+    return NotFoundError(
+        f"no execution {execution_id}",
+        hint="`mtr executions list` shows those that there are.",
+        context={"execution_id": execution_id},
+    )
+
+
+def _locked(connection: Connection, execution_id: str) -> Row[Any]:
+    """The execution's row without its documents, locked against other writers (SQLite's writer is alone anyway)."""
+    light = [column for column in executions.c if column.name not in {"submission", "result", "artifacts", "model"}]
+    row = connection.execute(select(*light).where(executions.c.id == execution_id).with_for_update()).one_or_none()
+    if row is None:
+        raise _no_execution(execution_id)
+    return row
+
+
+def _execution(connection: Connection, execution_id: str) -> Execution:
+    row = connection.execute(select(executions).where(executions.c.id == execution_id)).one_or_none()
+    if row is None:
+        raise _no_execution(execution_id)
+    times: Select[tuple[str, float]] = (
+        select(stage_times.c.stage, stage_times.c.seconds)
+        .where(stage_times.c.execution_id == execution_id)
+        .order_by(stage_times.c.position)
+    )
+    return Execution(
+        **_summary(row),
+        submission=row.submission,
+        submission_sha256=row.submission_sha256,
+        result=row.result,
+        artifacts=row.artifacts or [],
+        model=row.model,
+        workspace_cleaned=row.workspace_cleaned,
+        timings={stage: round(seconds, 3) for stage, seconds in connection.execute(times)},
+        owner=_owner(row),
+    )
+
+
+def _summary(row: Row[Any]) -> dict[str, Any]:
+    return {
+        "execution_id": row.id,
+        "state": row.state,
+        "stage": row.stage,
+        "label": row.label,
+        "task_id": row.task_id,
+        "task_kind": row.task_kind,
+        "package_key": row.package_key,
+        "package_version": row.package_version,
+        "model_name": row.model_name,
+        "retry_of": row.retry_of,
+        "created_at": row.created_at,
+        "started_at": row.started_at,
+        "ended_at": row.ended_at,
+        "cancel_requested": row.cancel_requested_at is not None,
+        "flow_run_id": row.flow_run_id,
+        "ui_url": row.ui_url,
+        "error": row.error,
+    }
+
+
+def _owner(row: Row[Any]) -> Owner | None:
+    if row.owner_host is None:
+        return None
+    return Owner(
+        host=row.owner_host,
+        boot_id=row.owner_boot_id,
+        pid_namespace=row.owner_pid_namespace,
+        pid=row.owner_pid,
+        process_started=row.owner_process_started,
+    )
+
+
+def _held_by(owner: Owner) -> tuple[Any, ...]:
+    return (
+        executions.c.owner_host == owner.host,
+        executions.c.owner_boot_id == owner.boot_id,
+        executions.c.owner_pid_namespace == owner.pid_namespace,
+        executions.c.owner_pid == owner.pid,
+        executions.c.owner_process_started == owner.process_started,
+    )
+
+
+def _is_alive(holder: Owner, seen_at: datetime, now: datetime) -> bool:
+    gone = holder.is_gone()
+    if gone is None:
+        return now - seen_at < timedelta(seconds=CLAIM_EXPIRY_SECONDS)
+    return not gone
+
+
+def _settle_stage(connection: Connection, row: Row[Any], *, until: datetime) -> None:
+    """Afterwards the time since the open stage was entered counts for it, and no stage is open."""
+    if row.stage is None or row.stage_entered_at is None:
+        return
+    spent = max(0.0, (until - row.stage_entered_at).total_seconds())  # clocks are set back, too
+    _add_seconds(connection, row.id, row.stage, spent)
+    connection.execute(update(executions).where(executions.c.id == row.id).values(stage_entered_at=None))
+
+
+def _add_seconds(connection: Connection, execution_id: str, stage: str, seconds: float) -> None:
+    position = connection.execute(
+        select(func.count()).select_from(stage_times).where(stage_times.c.execution_id == execution_id)
+    ).scalar_one()
+    row = {"execution_id": execution_id, "stage": stage, "position": position, "seconds": seconds}
+    if not insert_once(connection, stage_times, row) and seconds:
+        connection.execute(
+            update(stage_times)
+            .where(stage_times.c.execution_id == execution_id, stage_times.c.stage == stage)
+            .values(seconds=stage_times.c.seconds + seconds)
+        )
+
+
+def _attempt(connection: Connection, execution_id: str, number: int) -> Attempt:
+    row = connection.execute(
+        select(attempts).where(attempts.c.execution_id == execution_id, attempts.c.number == number)
+    ).one_or_none()
+    if row is None:
+        raise NotFoundError(
+            f"execution {execution_id} has no attempt {number}",
+            hint=f"`mtr executions show {execution_id[:8]}` lists its attempts.",
+            context={"execution_id": execution_id, "number": number},
+        )
+    return _attempt_of(row)
+
+
+def _attempt_of(row: Row[Any]) -> Attempt:
+    return Attempt(
+        execution_id=row.execution_id,
+        number=row.number,
+        flow_run_id=row.flow_run_id,
+        started_at=row.started_at,
+        ended_at=row.ended_at,
+        outcome=row.outcome,
+        record=row.record or {},
+        paid_seconds=row.paid_seconds,
+        training_finished=row.training_finished,
+    )
+
+
+def _enqueue(connection: Connection, execution_id: str, messages: Iterable[OutboxMessage], now: datetime) -> None:
+    for message in messages:
+        insert_once(
+            connection,
+            outbox,
+            {
+                "message_id": message.message_id(execution_id),
+                "execution_id": execution_id,
+                "kind": message.kind,
+                "number": message.number,
+                "body": dict(message.body),
+                "created_at": now,
+            },
+        )
+
+
+def _dataset_name(row: Row[Any]) -> DatasetName:
+    return DatasetName(
+        name=row.name,
+        sha256=row.sha256,
+        object=Pinned(row.bucket, row.object_key, row.object_sha256, row.object_size_bytes),
+        updated_at=row.updated_at,
+    )

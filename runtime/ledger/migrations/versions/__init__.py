@@ -1,0 +1,1 @@
+"""One module a schema. A published one is never edited: it has already run somewhere."""
