@@ -1,0 +1,1 @@
+"""Package archives: what a ZIP may be, how it is read, unpacked and written."""
