@@ -55,6 +55,8 @@ MAX_COUNT: Final = 2**63 - 1
 """The greatest integer of a typed field: what databases and file systems can count."""
 MAX_DOCUMENT_DEPTH: Final = 100
 """Nesting; a recursive reader must not be driven into the stack's end."""
+MAX_GIVEN_DOCUMENT_BYTES: Final = 8 * GIB
+"""A document that a person names, read whole: a source manifest of ten million items has some 4 GB; a device has no end."""
 MAX_RECORD_BYTES: Final = 64 * MIB
 """A registration record or stored submission: a manifest twice, and room."""
 
@@ -72,6 +74,19 @@ MAX_PROTOCOL_LINE_BYTES: Final = 16 * MIB
 """A completion of 128 artifacts with metadata; a plain line is cut at the same length."""
 TERMINATE_GRACE_SECONDS: Final = 10.0
 """Between SIGTERM and SIGKILL, time for a package to write a checkpoint."""
+STARTUP_SECONDS: Final = 120.0
+"""From a launch to the package's first line: a Python on a cold network disk; the package's own imports count as training."""
+RESULT_LINGER_SECONDS: Final = 30.0
+"""Between a result and the end of its process: exit handlers, CUDA's teardown. Afterwards it is ended; the result stands."""
+MAX_EVENTS: Final = 1_000_000
+"""Typed events of one training: one a second for eleven days."""
+THREADS_PER_PROCESS: Final = 8
+"""Threads a package may have for each process that it may have: data loaders and math libraries start one a core."""
+MIN_FREE_DISK_BYTES: Final = 512 * MIB
+"""A package that would leave less than this on the workspace's disk is ended: journal and ledger need room to say so."""
+JOURNAL_OUTPUT_BURST: Final = 200
+JOURNAL_OUTPUT_LINES_PER_SECOND: Final = 20
+"""Plain lines that a journal takes, at once and for long: what a person can follow. The output log has them all."""
 
 # This machine's own places (defaults; settings override them).
 DEFAULT_CACHE_MAX_BYTES: Final = 100 * GIB
