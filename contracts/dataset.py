@@ -87,7 +87,7 @@ def _unique_items(items: list[Any]) -> list[Any]:
     if len({item["item_id"] for item in items}) == len(items):
         return items
     first: dict[str, int] = {}
-    found = []
+    found: list[dict[str, str]] = []
     for index, item in enumerate(items):
         at = first.setdefault(item["item_id"], index)
         if at != index and len(found) < _SHOWN_DUPLICATES:

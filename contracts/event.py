@@ -12,15 +12,12 @@ from contracts.violations import kind_of, quoted
 
 
 def _moment(value: Any) -> datetime:
-    if isinstance(value, datetime):
-        moment = value
-    elif isinstance(value, str):
-        try:
-            moment = datetime.fromisoformat(value)
-        except ValueError:
-            raise ValueError(f"is {quoted(value)}, must be a time such as 2030-01-31T12:00:00Z") from None
-    else:
-        raise ValueError(f"is {kind_of(value)}, must be a time as text")
+    if not isinstance(value, (str, datetime)):
+        raise ValueError(f"is {kind_of(value)}, must be a time as text")  # noqa: TRY004 - pydantic collects these
+    try:
+        moment = value if isinstance(value, datetime) else datetime.fromisoformat(value)
+    except ValueError:
+        raise ValueError(f"is {quoted(value)}, must be a time such as 2030-01-31T12:00:00Z") from None
     if moment.tzinfo is None:
         raise ValueError(f"is {quoted(value)}, must be UTC: it names no time zone")
     return moment.astimezone(UTC)
