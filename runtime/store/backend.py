@@ -1,0 +1,110 @@
+"""What a place for objects must be able to do; the verified store is built on this and knows nothing else of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol
+
+from contracts.errors import InvalidDocumentError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LOGICAL_BUCKETS: Final = ("default", "datasets", "models", "annotations")
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectStat:
+    """What a place tells about an object without reading it.
+
+    Attributes:
+        size_bytes: the object's length.
+        etag: changes whenever the object's bytes do; comparable for equality only, and only within one store.
+        version: the store's version id where the bucket keeps versions.
+        settled: whether a later change is certain to show in `etag`. Not so for a local file written within the
+            file system's clock tick: a second write of the same length could leave the same times behind.
+    """
+
+    size_bytes: int
+    etag: str
+    version: str | None = None
+    settled: bool = True
+
+
+class StagedWrite(Protocol):
+    """An object being written that nobody can see yet."""
+
+    def write(self, chunk: bytes | memoryview) -> None:
+        """Appends `chunk`."""
+
+    def commit(self) -> bool:
+        """Publishes what was written; False when the key exists already, and then nothing changed."""
+
+    def abandon(self) -> None:
+        """Drops what was written; safe to call at any time, also after `commit`."""
+
+
+class Backend(Protocol):
+    """A place for objects, addressed by logical bucket and key.
+
+    Errors that every method may raise: `StorageUnavailableError` once its retries and deadline are used up,
+    `StorageRefusedError` for a permission, a missing bucket or a full disk; and where an object is read,
+    `ObjectMissingError`.
+    """
+
+    @property
+    def identity(self) -> str:
+        """Names the place, so that evidence recorded about one store is never used for another."""
+
+    def stat(self, bucket: str, key: str) -> ObjectStat:
+        """What is known of an object without reading it."""
+
+    def read(self, bucket: str, key: str, *, expected_bytes: int, etag: str | None = None) -> bytes | memoryview:
+        """The whole object in one call, or its first `expected_bytes + 1` bytes when it is longer.
+
+        Args:
+            bucket: logical bucket.
+            key: object key.
+            expected_bytes: how long the object ought to be.
+            etag: refuse (`ObjectChangedError`) when the object is another one than this.
+        """
+
+    def chunks(self, bucket: str, key: str, *, etag: str | None = None) -> Iterator[memoryview]:
+        """The object's bytes in order; a view is valid until the next one is asked for."""
+
+    def create(self, bucket: str, key: str, content: bytes) -> bool:
+        """Puts `content` if the key does not exist; False, and no change, when it does."""
+
+    def stage(self, bucket: str, key: str) -> StagedWrite:
+        """Starts a large write."""
+
+    def list(self, bucket: str, prefix: str) -> Iterator[tuple[str, ObjectStat]]:
+        """Every object whose key starts with `prefix`, in no particular order."""
+
+    def delete(self, bucket: str, key: str) -> None:
+        """Afterwards the key does not exist."""
+
+    def ensure_buckets(self) -> tuple[str, ...]:
+        """Afterwards every real bucket exists; returns those that were made."""
+
+    def check(self) -> None:
+        """Returns when every bucket can be listed, written and read."""
+
+
+def require_address(bucket: str, key: str) -> None:
+    """Refuses what is no address: an unknown bucket, or a key that is empty, absolute or leads out of its bucket.
+
+    Contracts refuse such references long before; a store that trusted that would be one forgotten check away
+    from `../../etc/passwd`.
+
+    Raises:
+        InvalidDocumentError: with every violation.
+    """
+    violations = []
+    if bucket not in LOGICAL_BUCKETS:
+        violations.append({"path": "bucket", "message": f"is {bucket!r}, must be one of {', '.join(LOGICAL_BUCKETS)}"})
+    parts = key.split("/")
+    if not key or "\0" in key or "\\" in key or any(part in ("", ".", "..") for part in parts):
+        violations.append({"path": "object_key", "message": f"{key[:200]!r} is not a relative path"})
+    if violations:
+        raise InvalidDocumentError.of("object reference", violations)
