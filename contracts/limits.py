@@ -113,3 +113,13 @@ ONNX_CHECK_COPIES: Final = 4
 """...and this many times the file: a session holds weights twice while it loads, and once more where it repacks them."""
 MAX_ONNX_REPORT_BYTES: Final = 1 * MIB
 """Names and shapes of inputs and outputs: thousands of tensors."""
+
+# Local data sets that are imported.
+MAX_DATASET_FOLDER_DEPTH: Final = 32
+"""Folders below a class folder; a tree that is deeper is a loop."""
+MAX_LABEL_FILE_BYTES: Final = 64 * MIB
+"""A YOLO label file, or a list of image paths: a million lines."""
+MAX_COCO_BYTES: Final = 2 * GIB
+"""A COCO file, parsed in memory at some five times its size; the largest in common use has 0.5 GiB."""
+IMPORT_THREADS: Final = 16
+"""Files that are hashed and uploaded at once; near stores gain nothing above it."""

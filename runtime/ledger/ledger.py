@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from types import TracebackType
 
-    from sqlalchemy import Connection, Row, Select
+    from sqlalchemy import Connection, Row
 
     from contracts.submission import TrainingCodeSubmission
 
@@ -522,12 +522,13 @@ class Ledger:
         """A number that no earlier call returned."""
         with self.database.writing() as connection:
             insert_once(connection, counters, {"name": "task_id", "value": 0})
-            return connection.execute(
+            number: int = connection.execute(
                 update(counters)
                 .where(counters.c.name == "task_id")
                 .values(value=counters.c.value + 1)
                 .returning(counters.c.value)
             ).scalar_one()
+            return number
 
     def set_dataset_name(self, name: str, sha256: str, pinned: Pinned) -> DatasetName:
         """Afterwards `name` points at the snapshot `sha256`, stored at `pinned`. The last write wins."""
@@ -605,7 +606,7 @@ def _execution(connection: Connection, execution_id: str) -> Execution:
     row = connection.execute(select(executions).where(executions.c.id == execution_id)).one_or_none()
     if row is None:
         raise _no_execution(execution_id)
-    times: Select[tuple[str, float]] = (
+    times = (
         select(stage_times.c.stage, stage_times.c.seconds)
         .where(stage_times.c.execution_id == execution_id)
         .order_by(stage_times.c.position)
@@ -618,7 +619,7 @@ def _execution(connection: Connection, execution_id: str) -> Execution:
         artifacts=row.artifacts or [],
         model=row.model,
         workspace_cleaned=row.workspace_cleaned,
-        timings={stage: round(seconds, 3) for stage, seconds in connection.execute(times)},
+        timings={found.stage: round(found.seconds, 3) for found in connection.execute(times)},
         owner=_owner(row),
     )
 
