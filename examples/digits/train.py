@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import onnx
 import onnxruntime
-import sklearn
 from images import PREPROCESSING, Images, load_images
 from network import to_onnx
 from sklearn.metrics import accuracy_score, confusion_matrix, log_loss
@@ -79,7 +78,7 @@ def train(context: dict[str, Any], report: Callable[..., None]) -> dict[str, Any
         "model": {
             "task_kind": context["task"]["task_kind"],
             "class_names": class_names,
-            "framework": {"id": "scikit-learn", "version": sklearn.__version__},
+            "framework": "scikit-learn",
             "preprocessing": {**PREPROCESSING, "width": parameters.image_size, "height": parameters.image_size},
             "postprocessing": {"output": "probabilities", "decision": "argmax"},
         },

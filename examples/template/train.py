@@ -78,7 +78,7 @@ def train(context: dict[str, Any], report: Callable[..., None]) -> dict[str, Any
         "model": {
             "task_kind": context["task"]["task_kind"],
             "class_names": class_names,
-            "framework": {"id": "numpy", "version": np.__version__},
+            "framework": "numpy",
             "preprocessing": {"color": "grey", "width": size, "height": size, "scale": "1/255", "layout": "NHW"},
             "postprocessing": {"output": "scores", "decision": "argmax"},
         },
