@@ -1,0 +1,1 @@
+"""The program `mtr`: one module a group of commands, loaded only when one of them is called."""

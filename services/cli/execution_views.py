@@ -1,0 +1,198 @@
+"""How an execution is shown: its tables, and the exit code that it ends a command with."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from rich.text import Text
+
+from contracts.errors import CancelledError, InternalError, codes
+from services.cli.terminal import facts, human_bytes, human_seconds, table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from runtime.ledger.records import Attempt, Execution, ExecutionSummary
+
+STATE_STYLES: Final = {
+    "queued": "yellow",
+    "running": "cyan",
+    "succeeded": "bold green",
+    "failed": "bold red",
+    "cancelled": "bold yellow",
+}
+
+REFUSED_BEFORE: Final = frozenset({2, 3, 4})
+"""Exit codes that promise that nothing ran."""
+
+FAILED: Final = 1
+
+
+def exit_code(execution: Execution) -> int:
+    """The exit code of a command that waited for this execution's end; 0 too while it has none.
+
+    A failure has the code of its error's class, but once training began it is 1 whatever refused it: the codes
+    2 to 4 promise that nothing ran.
+    """
+    if execution.state == "cancelled":
+        return CancelledError.exit_code
+    if execution.state != "failed":
+        return 0
+    code = codes().get(str((execution.error or {}).get("code")), InternalError).exit_code
+    return FAILED if code in REFUSED_BEFORE and "train" in execution.timings else code
+
+
+def execution_views(execution: Execution, attempts: Sequence[Attempt] = ()) -> list[Any]:
+    """What a person reads about one execution, most important first; the tables that would be empty are left out."""
+    views: list[Any] = [
+        facts(
+            execution.label,
+            [
+                ("execution", execution.execution_id),
+                ("state", execution.state),
+                ("stage", None if execution.ended else execution.stage),
+                ("package", f"{execution.package_key} {execution.package_version}"),
+                ("task", f"{execution.task_id} ({execution.task_kind})"),
+                ("retry of", execution.retry_of),
+                ("created", f"{execution.created_at:%Y-%m-%d %H:%M:%S %Z}"),
+                ("workspace", _workspace(execution)),
+                ("UI", execution.ui_url),
+            ],
+        )
+    ]
+    if execution.error:
+        views.append(_error(execution.error, execution.stage))
+    if execution.timings:
+        views.append(
+            table(
+                "stages", ("stage", "time"), [(stage, human_seconds(took)) for stage, took in execution.timings.items()]
+            )
+        )
+    if attempts:
+        views.append(_attempts(attempts))
+    metrics = (execution.result or {}).get("metrics") or {}
+    if metrics:
+        views.append(table("metrics", ("name", "value"), [(name, f"{value:.6g}") for name, value in metrics.items()]))
+    if execution.artifacts:
+        views.append(artifact_table(execution.artifacts))
+    if execution.model:
+        views.append(model_facts(execution.model))
+    return views
+
+
+def _workspace(execution: Execution) -> str | None:
+    if execution.workspace_cleaned is None:
+        return None
+    return "removed" if execution.workspace_cleaned else "not removed"
+
+
+def _error(error: dict[str, Any], stage: str | None) -> Text:
+    where = f" (stage {stage})" if stage else ""
+    return Text.assemble(
+        (f"{error.get('code')}: ", "bold red"),
+        f"{error.get('message')}{where}",
+        "\n",
+        ("→ ", "bold"),
+        str(error.get("hint")),
+    )
+
+
+def _attempts(attempts: Iterable[Attempt]) -> Any:
+    return table(
+        "attempts",
+        ("number", "outcome", "training time", "peak memory", "network"),
+        [
+            (
+                attempt.number,
+                attempt.outcome or "running",
+                human_seconds(attempt.paid_seconds),
+                human_bytes(peak) if isinstance(peak := attempt.record.get("peak_memory_bytes"), int | float) else None,
+                _isolation(attempt.record, "network"),
+            )
+            for attempt in attempts
+        ],
+    )
+
+
+def _isolation(record: dict[str, Any], what: str) -> object:
+    isolation = record.get("isolation")
+    return isolation.get(what) if isinstance(isolation, dict) else None
+
+
+def artifact_table(artifacts: Iterable[dict[str, Any]]) -> Any:
+    """One line an artifact: what it is, and where its bytes are."""
+    rows = []
+    for entry in artifacts:
+        artifact, stored = entry["artifact"], entry["object"]
+        rows.append(
+            (
+                artifact["path"],
+                artifact["role"] + (", deployable" if artifact.get("deployable") else ""),
+                artifact["format"],
+                human_bytes(artifact.get("size_bytes") or 0),
+                f"{stored['bucket']}: {stored['object_key']}",
+            )
+        )
+    return table("artifacts", ("path", "role", "format", "size", "object"), rows)
+
+
+def model_facts(model: dict[str, Any]) -> Any:
+    """A registered model's card."""
+    classes = model.get("class_names") or []
+    return facts(
+        f"model {model['name']} v{model['version']}",
+        [
+            ("task", model.get("task_kind")),
+            ("classes", f"{len(classes)}: {', '.join(classes)}" if classes else None),
+            ("opset", model.get("opset")),
+            *(("input", tensor(one)) for one in model.get("inputs") or ()),
+            *(("output", tensor(one)) for one in model.get("outputs") or ()),
+            ("sha256", model.get("sha256")),
+            ("object", f"{model['object']['bucket']}: {model['object']['object_key']}"),
+            ("get it", f"mtr model export {model['name']}@{model['version']}"),
+        ],
+    )
+
+
+def tensor(about: dict[str, Any]) -> str:
+    """`image float32 [batch, 1, 8, 8]`."""
+    shape = ", ".join("?" if size is None else str(size) for size in about.get("shape") or ())
+    return f"{about.get('name')} {about.get('dtype')} [{shape}]"
+
+
+def execution_list(executions: Iterable[ExecutionSummary]) -> Any:
+    """One line an execution, newest first."""
+    return table(
+        "executions",
+        ("execution", "state", "what", "stage", "created", "error"),
+        [
+            (
+                one.execution_id,
+                one.state,
+                one.label,
+                one.stage,
+                f"{one.created_at:%Y-%m-%d %H:%M:%S}",
+                f"{one.error['code']}: {one.error['message']}"[:120] if one.error else None,
+            )
+            for one in executions
+        ],
+    )
+
+
+def summary_document(one: ExecutionSummary) -> dict[str, Any]:
+    """An entry of `mtr executions list --json`."""
+    return {
+        "execution_id": one.execution_id,
+        "state": one.state,
+        "stage": one.stage,
+        "label": one.label,
+        "task_id": one.task_id,
+        "task_kind": one.task_kind,
+        "package": {"key": one.package_key, "version": one.package_version},
+        "retry_of": one.retry_of,
+        "created_at": one.created_at.isoformat(),
+        "started_at": one.started_at.isoformat() if one.started_at else None,
+        "ended_at": one.ended_at.isoformat() if one.ended_at else None,
+        "error": one.error,
+        "ui_url": one.ui_url,
+    }

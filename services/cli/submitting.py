@@ -1,0 +1,52 @@
+"""`mtr submit`: one platform document, executed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from contracts.admission import admit_policy
+from contracts.base import validate
+from contracts.submission import TrainingCodeSubmission
+from runtime.installation import Installation
+from services.cli.execution_views import execution_views, exit_code
+from services.cli.following import carry_out, detach
+from services.cli.options import Detach, Json, command_group, example
+from services.cli.terminal import Terminal
+from services.requests import read_document
+
+app = command_group("Execute one training-code-submit/v1 document.")
+
+
+@app.command(epilog=example("mtr submit submission.json --detach"))
+def submit(
+    file: Annotated[Path, typer.Argument(metavar="FILE|-", help="A training-code-submit/v1 document, or - for stdin.")],
+    detached: Detach = False,
+    as_json: Json = False,
+) -> int:
+    """Execute one submission. The same document again goes on where it stopped, or answers what it ended with."""
+    with Terminal.open(as_json=as_json) as terminal, Installation.open() as here:
+        submission = validate(TrainingCodeSubmission, read_document(file))
+        admit_policy(submission, here.settings.policy())
+        accepted = here.ledger.accept(submission, label=label_of(here, submission))
+        execution = accepted.execution
+        if not accepted.created:
+            terminal.note(f"execution {execution.execution_id} is known: {execution.state}")
+        if not execution.ended:
+            execution_id = execution.execution_id
+            execution = detach(here, execution_id) if detached else carry_out(here, execution_id, terminal)
+        attempts = here.ledger.attempts(execution.execution_id)
+        terminal.answer(execution.to_document(), *execution_views(execution, attempts))
+        return exit_code(execution)
+
+
+def label_of(here: Installation, submission: TrainingCodeSubmission) -> str:
+    """`digits 0.1.0 on digits-png`: what people recognise an execution by; unnamed data by its digest's beginning."""
+    package = f"{submission.package.key} {submission.package.version}"
+    snapshot = submission.dataset_source_snapshot
+    if snapshot is None:
+        return package
+    names = [one.name for one in here.ledger.dataset_names() if one.sha256 == snapshot.sha256]
+    return f"{package} on {names[0] if names else snapshot.sha256[:12]}"
