@@ -15,6 +15,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    PlainValidator,
     Strict,
     StringConstraints,
     TypeAdapter,
@@ -22,9 +23,10 @@ from pydantic import (
     WithJsonSchema,
     model_validator,
 )
-from pydantic_core import core_schema
+from pydantic_core import PydanticKnownError, core_schema
 
 from contracts.errors import InvalidDocumentError
+from contracts.item_columns import OWNED
 from contracts.limits import MAX_COUNT
 from contracts.strict_json import parse_unchecked, value_violations
 from contracts.violations import ALTERNATIVE, FAST_BRANCH, MISSING, collect_violations, kind_of, quoted, several
@@ -36,8 +38,8 @@ if TYPE_CHECKING:
     from pydantic.json_schema import JsonSchemaValue
     from pydantic_core import CoreSchema
 
-FROM_WIRE = {"from_wire": True}
-"""Validation context of a document that came from outside: what Python code may leave out is required there."""
+_FROM_WIRE = "from_wire"
+"""Key of the validation context: the document came from outside, where what Python code may leave out is required."""
 
 
 class Document(BaseModel):
@@ -58,7 +60,8 @@ class Document(BaseModel):
     @classmethod
     def _require_version_on_the_wire(cls, value: Any, info: ValidationInfo) -> Any:
         if (
-            info.context is FROM_WIRE
+            info.context
+            and info.context.get(_FROM_WIRE)
             and isinstance(value, dict)
             and "protocol_version" in cls.model_fields
             and "protocol_version" not in value
@@ -251,15 +254,26 @@ Unique = AfterValidator(_unique_texts)
 """Values are trimmed; blanks and duplicates are refused, each with its index."""
 
 
-def _free_map(value: dict[str, Any]) -> dict[str, Any]:
-    if value:
-        found = list(value_violations(value))
-        if found:
-            raise several(found)
+_PLAIN_KINDS = frozenset({int, bool, type(None)})
+
+
+def _free_map(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise PydanticKnownError("dict_type")
+    for name, entry in value.items():
+        kind = type(entry)
+        if type(name) is str and name.isascii() and (kind in _PLAIN_KINDS or (kind is str and entry.isascii())):
+            continue
+        break  # most maps are flat and plain, and item lists hold one an item; only the others are walked
+    else:
+        return value
+    found = list(value_violations(value))
+    if found:
+        raise several(found)
     return value
 
 
-FreeMap = Annotated[dict[Text, Any], AfterValidator(_free_map)]
+FreeMap = Annotated[dict[str, Any], PlainValidator(_free_map), WithJsonSchema({"type": "object"})]
 """An object of any JSON values; the rules for numbers, text and nesting hold inside it too."""
 
 
@@ -369,11 +383,12 @@ def validate(contract: type[D] | str, content: bytes | str | Mapping[str, Any]) 
         name, model, check = contract, CONTRACTS[contract].model, CONTRACTS[contract].adapter.validate_python
     else:
         name, model, check = _name_of(contract), contract, cast("Callable[..., Any]", contract.model_validate)
+    owned = isinstance(content, (bytes, str))
     value = parse_unchecked(content, contract=name) if isinstance(content, (bytes, str)) else content
     if not isinstance(value, Mapping):
         raise InvalidDocumentError.of(name, [{"path": "", "message": f"is {kind_of(value)}, must be an object"}])
     try:
-        return cast("Document", check(dict(value), context=FROM_WIRE))
+        return cast("Document", check(dict(value), context={_FROM_WIRE: True, OWNED: owned}))
     except ValidationError as error:
         raise InvalidDocumentError.of(name, collect_violations(error, model)) from error
 

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, ConfigDict, Field, StringConstraints
 from typing_extensions import TypedDict
 
 from contracts.base import Document, FreeMap, RelativePath, Split, TaskKind, Text
+from contracts.item_columns import ByColumn
 from contracts.limits import MAX_CLASS_NAMES, MAX_DATASET_ITEMS
 from contracts.objects import ItemReference, PinnedItemReference
 from contracts.violations import quoted, several
@@ -104,7 +105,12 @@ class DatasetSourceManifest(Document):
     data_modalities: Modalities
     annotation_kinds: AnnotationKinds = ()
     class_names: ClassNames = ()
-    items: Annotated[list[SourceItem], Field(min_length=1, max_length=MAX_DATASET_ITEMS), AfterValidator(_unique_items)]
+    items: Annotated[
+        list[SourceItem],
+        Field(min_length=1, max_length=MAX_DATASET_ITEMS),
+        ByColumn(MAX_DATASET_ITEMS),
+        AfterValidator(_unique_items),
+    ]
 
 
 class DatasetSnapshot(Document):
@@ -115,7 +121,12 @@ class DatasetSnapshot(Document):
     data_modalities: Modalities
     annotation_kinds: AnnotationKinds = ()
     class_names: ClassNames = ()
-    items: Annotated[list[PinnedItem], Field(min_length=1, max_length=MAX_DATASET_ITEMS), AfterValidator(_unique_items)]
+    items: Annotated[
+        list[PinnedItem],
+        Field(min_length=1, max_length=MAX_DATASET_ITEMS),
+        ByColumn(MAX_DATASET_ITEMS),
+        AfterValidator(_unique_items),
+    ]
 
 
 class DatasetManifest(Document):
@@ -126,6 +137,6 @@ class DatasetManifest(Document):
     data_modalities: Modalities
     annotation_kinds: AnnotationKinds = ()
     class_names: ClassNames = ()
-    items: Annotated[list[LocalItem], Field(max_length=MAX_DATASET_ITEMS), AfterValidator(_unique_items)] = Field(
-        default_factory=list
-    )
+    items: Annotated[
+        list[LocalItem], Field(max_length=MAX_DATASET_ITEMS), ByColumn(MAX_DATASET_ITEMS), AfterValidator(_unique_items)
+    ] = Field(default_factory=list)
