@@ -19,6 +19,7 @@ from contracts.completion import Completion
 from contracts.event import Event
 from contracts.execution import ExecutionRequest
 from contracts.package import MANIFEST_NAME, PackageManifest
+from runtime.registry.local_datasets import read_local_dataset
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -52,16 +53,17 @@ def manifest_of(package: Path) -> PackageManifest:
 
 
 def image_items(folder: Path) -> list[dict[str, Any]]:
-    """The items of `folder/{train,val,test}/<class>/*.png`, as an import of class folders makes them."""
+    """The items of a folder of class folders as a package sees them, paths relative to `folder`."""
+    root = folder.resolve()
     return [
         {
-            "item_id": str(path.relative_to(folder)),
-            "split": path.parts[-3],
-            "media_path": str(path.relative_to(folder)),
+            "item_id": item.item_id,
+            "split": item.split,
+            "media_path": str(item.media.path.relative_to(root)),
             "annotation_path": None,
-            "metadata": {"class_name": path.parts[-2]},
+            "metadata": item.metadata,
         }
-        for path in sorted(folder.rglob("*.png"))
+        for item in read_local_dataset(folder).items
     ]
 
 
