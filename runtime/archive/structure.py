@@ -262,13 +262,6 @@ def _read_entries(source: ArchiveSource, directory: _Directory, violations: Viol
         shown_name, name, extra = _show(raw_name), None, _NO_EXTRA
         try:
             extra = _read_extra(content[extra_at : extra_at + extra_bytes]) if extra_bytes else _NO_EXTRA
-            decoded = _decode_name(raw_name, flags, extra)
-            shown_name = decoded
-            name = parse_name(decoded)
-            _check_folder(name, attributes, size_bytes)
-        except (_EntryRefusedError, UnsafeNameError) as error:
-            violations.add(shown_name, str(error))
-        try:
             zip64 = extra.get(_EXTRA_ZIP64)
             if zip64 is not None or _FULL32 in (header_offset, size_bytes, packed_bytes):
                 size_bytes, packed_bytes, header_offset = _resolve((size_bytes, packed_bytes, header_offset), zip64)
@@ -276,6 +269,13 @@ def _read_entries(source: ArchiveSource, directory: _Directory, violations: Viol
                 raise _EntryRefusedError("it lies on another disk")  # noqa: TRY301 - one way out for all rules
             _check_kind(flags, method, attributes, packed_bytes, size_bytes)
         except _EntryRefusedError as error:
+            violations.add(shown_name, str(error))
+        try:
+            decoded = _decode_name(raw_name, flags, extra)
+            shown_name = decoded
+            name = parse_name(decoded)
+            _check_folder(name, attributes, size_bytes)
+        except (_EntryRefusedError, UnsafeNameError) as error:
             violations.add(shown_name, str(error))
         entries.append(
             _Entry(raw_name, shown_name, name, flags, method, crc32, packed_bytes, size_bytes, header_offset)

@@ -146,7 +146,7 @@ class ModelPackages:
 
     def _is_whole(self, stored: StoredRegistration[ModelPackageManifest]) -> bool:
         """Whether the store still has everything that the record names; what it lost is published again."""
-        artifacts = (stored.registration["initialize_artifact"], stored.registration["resume_artifact"])
+        artifacts = (stored.registration["initialize_artifact"], stored.registration.get("resume_artifact"))
         keys = [artifact["object"]["object_key"] for artifact in artifacts if artifact is not None]
         return all(self._store.exists(BUCKET, key) for key in (stored.archive.key, *keys))
 
@@ -158,7 +158,7 @@ def _registered(stored: StoredRegistration[ModelPackageManifest], *, created: bo
         archive=stored.archive,
         manifest=stored.manifest,
         initialize_artifact=stored.registration["initialize_artifact"],
-        resume_artifact=stored.registration["resume_artifact"],
+        resume_artifact=stored.registration.get("resume_artifact"),
     )
 
 
@@ -187,7 +187,7 @@ def _check_record(key: str, stored: StoredRegistration[ModelPackageManifest]) ->
     if key != _record_key(stored.archive.sha256):
         raise broken("registration.archive.sha256", "belongs under another key")
     for field in ("initialize_artifact", "resume_artifact"):
-        artifact = stored.registration.setdefault(field, None)
+        artifact = stored.registration.get(field)
         if artifact is not None:
             _check_artifact(field, artifact)
         elif field == "initialize_artifact":
