@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import create_engine, event, text
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModuleError
+from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, IntegrityError, NoSuchModuleError, ProgrammingError
 
 from contracts.errors import InvalidSettingsError, LedgerUnavailableError
 from contracts.limits import LEDGER_BUSY_SECONDS
@@ -79,8 +79,8 @@ class Database:
     def _translated(self) -> Iterator[None]:
         try:
             yield
-        except IntegrityError:
-            raise  # a rule of the schema was broken: a defect of ours, not of the database
+        except (DataError, IntegrityError, ProgrammingError):
+            raise  # defects of ours, not of the database: repeating them would change nothing
         except DBAPIError as error:
             raise LedgerUnavailableError(
                 f"the ledger at {self.name} does not answer: {error.orig}",
