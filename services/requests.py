@@ -34,8 +34,6 @@ from runtime.registry.dataset_names import check_name
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from runtime.registry.snapshots import PinnedSnapshot
-
     from contracts.admission import ExecutionPolicy
     from contracts.dataset import DatasetSnapshot
     from contracts.package import PackageManifest
@@ -43,6 +41,7 @@ if TYPE_CHECKING:
     from runtime.archive.packing import PackedArchive
     from runtime.installation import Installation
     from runtime.registry.models import RegisteredModel
+    from runtime.registry.snapshots import PinnedSnapshot
 
 DEFAULT_TIMEOUT_SECONDS: Final = 24 * 3600
 """What `mtr run` allows a training on one's own machine; the contract's one hour is for a shared one."""
@@ -385,7 +384,7 @@ def find_data(
     if path.exists():
         document = _source_manifest(path)
         if document is not None:
-            return pin_data(installation, document, label=name or path.stem, name=name)
+            return pin_data(installation, document, label=name or path.stem, name=name, progress=progress)
         imported = import_dataset(
             path,
             store=installation.store,
@@ -417,9 +416,16 @@ def find_snapshot(installation: Installation, reference: str) -> FoundData:
 
 
 def pin_data(
-    installation: Installation, source: DatasetSourceManifest, *, label: str, name: str | None = None
+    installation: Installation,
+    source: DatasetSourceManifest,
+    *,
+    label: str,
+    name: str | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> FoundData:
     """The snapshot of a source manifest, every byte read and hashed; `name` points at it afterwards.
+
+    `progress` is called with (done, total) objects.
 
     Raises:
         ObjectMissingError: an item's object is not in the store.
@@ -427,9 +433,11 @@ def pin_data(
     """
     if name is not None:
         check_name(name)  # before the work, not after it
-    pinned = installation.snapshots.pin(source)
+    pinned = installation.snapshots.pin(
+        source, on_progress=None if progress is None else lambda at: progress(at.done_objects, at.total_objects)
+    )
     if name is not None:
-        installation.datasets.point(name, pinned.sha256, pinned.object)
+        installation.datasets.set(name, pinned.sha256, pinned.object)
     return FoundData.of_pin(label, pinned)
 
 

@@ -109,12 +109,7 @@ class Models:
             AdmissionError: `name` is no name.
             LedgerUnavailableError: safe to call again.
         """
-        if not _NAME.fullmatch(name):
-            raise AdmissionError(
-                f"{name!r} cannot name a model",
-                hint="Use 1 to 128 letters, digits, `.`, `_` and `-`, beginning with a letter or digit.",
-                context={"violations": [{"path": "model_name", "message": "is no model name"}]},
-            )
+        check_model_name(name)
         values = {
             "execution_id": execution_id,
             "bucket": object.bucket,
@@ -167,6 +162,21 @@ class Models:
             query = query.where(models.c.name == name)
         with self._database.reading() as connection:
             return tuple(map(_model, connection.execute(query)))
+
+
+def check_model_name(name: str) -> str:
+    """`name`, if a model can be registered under it. To be asked before a training, not after it.
+
+    Raises:
+        AdmissionError: it cannot.
+    """
+    if not _NAME.fullmatch(name):
+        raise AdmissionError(
+            f"{name!r} cannot name a model",
+            hint="Use 1 to 128 letters, digits, `.`, `_` and `-`, beginning with a letter or digit.",
+            context={"violations": [{"path": "model_name", "message": "is no model name"}]},
+        )
+    return name
 
 
 def _model(row: Row[Any]) -> RegisteredModel:

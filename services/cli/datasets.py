@@ -7,13 +7,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.table import Table
 
+from contracts.errors import DigestMismatchError, RuntimeFault, codes
 from runtime.installation import Installation
 from services.cli.options import Json, Name, command_group, example
 from services.cli.terminal import Terminal, facts, human_bytes, table
 from services.requests import existing_path, find_data, find_snapshot, pin_data, read_source_manifest
 
 if TYPE_CHECKING:
+    from runtime.registry.snapshots import VerifyReport
     from services.requests import FoundData
 
 app = command_group("Import, pin, verify and list data sets.")
@@ -47,11 +50,13 @@ def pin(
 ) -> None:
     """Read and hash every byte that a source manifest names, and store the snapshot."""
     with Terminal.open(as_json=as_json) as terminal, Installation.open() as here:
-        found = pin_data(here, read_source_manifest(source), label=name or source.stem, name=name)
+        manifest = read_source_manifest(source)
+        with terminal.progress("reading") as progress:
+            found = pin_data(here, manifest, label=name or source.stem, name=name, progress=progress)
         terminal.answer(found.to_document(), _pinned_facts(found, name))
 
 
-def _pinned_facts(found: FoundData, name: str | None) -> object:
+def _pinned_facts(found: FoundData, name: str | None) -> Table:
     return facts(
         f"data set {name}" if name else "data set",
         [
@@ -69,15 +74,38 @@ def _pinned_facts(found: FoundData, name: str | None) -> object:
 def verify(reference: Reference, as_json: Json = False) -> None:
     """Read every byte of a snapshot again and compare it with what was pinned."""
     with Terminal.open(as_json=as_json) as terminal, Installation.open() as here:
-        snapshot = find_snapshot(here, reference)
-        report = here.snapshots.verify(snapshot.object.sha256)
+        found = find_snapshot(here, reference)
+        with terminal.progress("reading") as progress:
+            report = here.snapshots.verify(
+                found.object.sha256, on_progress=lambda at: progress(at.done_objects, at.total_objects)
+            )
+        if not report.intact:
+            raise _damaged(reference, report)
         terminal.answer(
-            {"sha256": snapshot.object.sha256, "valid": True, "items": report.items, "bytes": report.bytes},
+            {"sha256": report.sha256, "valid": True, "items": report.items, "bytes": report.bytes},
             facts(
                 f"data set {reference}",
                 [("verified", f"{report.items} items, {human_bytes(report.bytes)}, every byte as pinned")],
             ),
         )
+
+
+def _damaged(reference: str, report: VerifyReport) -> RuntimeFault:
+    """The error of a snapshot with damaged objects: the code that they share, else `digest_mismatch`."""
+    shared = {damage.code for damage in report.damaged}
+    kind = codes()[shared.pop()] if len(shared) == 1 else DigestMismatchError
+    first = report.damaged[0]
+    more = f", and {len(report.damaged) - 1} more" if len(report.damaged) > 1 else ""
+    return kind(
+        f"data set {reference} is damaged: {first.message}{more}",
+        hint="Restore the named objects, or import the data again: it then gets a new snapshot.",
+        context={
+            "sha256": report.sha256,
+            "violations": [
+                {"path": f"{damage.bucket}/{damage.key}", "message": damage.message} for damage in report.damaged
+            ],
+        },
+    )
 
 
 @app.command("list", epilog=example("mtr dataset list"))

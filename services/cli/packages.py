@@ -112,6 +112,7 @@ def inspect(
             with packed(existing_path(Path(source)), terminal.note) as archive:
                 found = inspect_package(archive)
         report, manifest = found.report, found.manifest
+        configuration = manifest.to_document()
         document = {
             "kind": "training_code_package",
             "valid": True,
@@ -120,9 +121,9 @@ def inspect(
                 "file_count": report.file_count,
                 "uncompressed_bytes": report.uncompressed_bytes,
             },
-            "configuration": manifest.to_document(),
+            "configuration": configuration,
         }
-        terminal.answer(document, *_manifest_tables(document["configuration"], report))
+        terminal.answer(document, *_manifest_tables(configuration, report))
 
 
 def _manifest_tables(manifest: dict[str, Any], report: Any) -> list[Any]:
@@ -185,7 +186,7 @@ def list_packages(as_json: Json = False) -> None:
     """List the registered packages."""
     with Terminal.open(as_json=as_json) as terminal, Installation.open() as here:
         stored = here.packages.list()
-        documents = [
+        documents: list[dict[str, Any]] = [
             {
                 "key": one.manifest.key,
                 "version": one.manifest.version,

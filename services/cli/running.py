@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from runtime.installation import Installation
+from runtime.registry.models import check_model_name
 from services.cli.execution_views import execution_views, exit_code
 from services.cli.following import carry_out, detach
 from services.cli.options import Cpus, Detach, Gpus, Json, Memory, Timeout, command_group, example
@@ -72,6 +73,8 @@ def run(
         resources = fill_resources(wanted)
         parameters = read_parameters(param or (), params)
         names = read_names(class_names)
+        if model_name is not None:
+            check_model_name(model_name)
         found_package = find_package(here, package, terminal.note)
         found_data: FoundData | None = None
         if data is not None:
