@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, cast, overload
+from itertools import chain
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar, cast, overload
+from uuid import UUID
 
 from pydantic import (
     AfterValidator,
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
-    PlainValidator,
     Strict,
     StringConstraints,
     TypeAdapter,
@@ -32,11 +33,13 @@ from contracts.strict_json import parse_unchecked, value_violations
 from contracts.violations import ALTERNATIVE, FAST_BRANCH, MISSING, collect_violations, kind_of, quoted, several
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationInfo
     from pydantic.json_schema import JsonSchemaValue
     from pydantic_core import CoreSchema
+
+    from contracts.violations import Violation
 
 _FROM_WIRE = "from_wire"
 """Key of the validation context: the document came from outside, where what Python code may leave out is required."""
@@ -73,9 +76,32 @@ class Document(BaseModel):
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         schema = handler(core)
         described = handler.resolve_ref_schema(schema)
-        if "protocol_version" in described.get("properties", {}):
-            described["required"] = ["protocol_version", *described.get("required", [])]
+        told = [name for name in ("protocol_version", "event_type") if name in described.get("properties", {})]
+        if told:  # Python code may leave them out, since the class says them
+            described["required"] = [*told, *described.get("required", [])]
         return schema
+
+    @model_validator(mode="after")
+    def _refuse_disagreements(self) -> Self:
+        found = list(self.disagreements(self.__dict__))
+        if found:
+            raise several(found)
+        return self
+
+    @classmethod
+    def disagreements(cls, fields: Mapping[str, Any]) -> Iterator[Violation]:
+        """Violations of the rules that span several fields.
+
+        Args:
+            fields: the fields that are valid, by name. One that is not valid itself is absent, and rules about it
+                say nothing: what is wrong with it is reported already.
+        """
+        del fields
+        return iter(())
+
+    def late_violations(self) -> list[Violation]:
+        """What takes more than a model to see; `validate` reports it of documents from outside."""
+        return []
 
     def to_document(self) -> dict[str, Any]:
         """The normalized wire form: JSON values only, every default written out. `validate` accepts it again."""
@@ -155,14 +181,32 @@ _UUID = re.compile(r"(?:urn:uuid:)?\{?([0-9a-f]{8})-?([0-9a-f]{4})-?([0-9a-f]{4}
 
 
 def _canonical_uuid(value: Any) -> str:
-    found = _UUID.fullmatch(str(value).lower())
+    found = _UUID.fullmatch(str(value).lower()) if isinstance(value, (str, UUID)) else None
     if found is None:
         message = f"is {quoted(value) if isinstance(value, str) else kind_of(value)}, must be a UUID"
         raise ValueError(message)
     return "-".join(found.groups())
 
 
-UuidText = Annotated[str, BeforeValidator(_canonical_uuid), WithJsonSchema({"type": "string", "format": "uuid"})]
+@dataclass(frozen=True, slots=True)
+class _Uuid:
+    """Annotation of a UUID. The canonical form is recognised without a call into Python."""
+
+    def __get_pydantic_core_schema__(self, _source: Any, _handler: GetCoreSchemaHandler) -> CoreSchema:
+        canonical = r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$"
+        return core_schema.union_schema(
+            [
+                (core_schema.str_schema(strict=True, pattern=canonical), FAST_BRANCH),
+                (core_schema.no_info_plain_validator_function(_canonical_uuid), ALTERNATIVE + "uuid"),
+            ],
+            mode="left_to_right",
+        )
+
+    def __get_pydantic_json_schema__(self, _core: CoreSchema, _handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {"type": "string", "format": "uuid"}
+
+
+UuidText = Annotated[str, _Uuid()]
 """A UUID as text, lower case with hyphens, whichever way it was written."""
 
 
@@ -254,26 +298,42 @@ Unique = AfterValidator(_unique_texts)
 """Values are trimmed; blanks and duplicates are refused, each with its index."""
 
 
-_PLAIN_KINDS = frozenset({int, bool, type(None)})
+_PLAIN_KINDS = frozenset({int, bool, type(None), str})
 
 
 def _free_map(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise PydanticKnownError("dict_type")
-    for name, entry in value.items():
-        kind = type(entry)
-        if type(name) is str and name.isascii() and (kind in _PLAIN_KINDS or (kind is str and entry.isascii())):
-            continue
-        break  # most maps are flat and plain, and item lists hold one an item; only the others are walked
-    else:
-        return value
-    found = list(value_violations(value))
+    found = list(value_violations(value)) if value else None
     if found:
         raise several(found)
     return value
 
 
-FreeMap = Annotated[dict[str, Any], PlainValidator(_free_map), WithJsonSchema({"type": "object"})]
+@dataclass(frozen=True, slots=True)
+class _FreeMap:
+    """Annotation of an object of any JSON values."""
+
+    def __get_pydantic_core_schema__(self, _source: Any, _handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(_free_map)
+
+    def __get_pydantic_json_schema__(self, _core: CoreSchema, _handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {"type": "object"}
+
+    def is_plain(self, column: list[Any]) -> bool:
+        """Whether all of `column` are flat maps of plain values, as the metadata of items mostly are."""
+        if set(map(type, column)) != {dict}:
+            return False
+        names = set(chain.from_iterable(column))
+        values = list(chain.from_iterable(map(dict.values, column)))
+        kinds = set(map(type, values))
+        if not kinds <= _PLAIN_KINDS or not set(map(type, names)) <= {str}:
+            return False
+        texts = [value for value in values if type(value) is str] if str in kinds else []
+        return "".join(names).isascii() and "".join(texts).isascii()
+
+
+FreeMap = Annotated[dict[str, Any], _FreeMap()]
 """An object of any JSON values; the rules for numbers, text and nesting hold inside it too."""
 
 
@@ -387,10 +447,34 @@ def validate(contract: type[D] | str, content: bytes | str | Mapping[str, Any]) 
     value = parse_unchecked(content, contract=name) if isinstance(content, (bytes, str)) else content
     if not isinstance(value, Mapping):
         raise InvalidDocumentError.of(name, [{"path": "", "message": f"is {kind_of(value)}, must be an object"}])
+    context = {_FROM_WIRE: True, OWNED: owned}
     try:
-        return cast("Document", check(dict(value), context={_FROM_WIRE: True, OWNED: owned}))
+        document = cast("Document", check(dict(value), context=context))
     except ValidationError as error:
-        raise InvalidDocumentError.of(name, collect_violations(error, model)) from error
+        found = collect_violations(error, model)
+        if isinstance(model, type) and issubclass(model, Document):
+            agreed = {violation["path"] for violation in found}
+            spanning = model.disagreements(_valid_fields(model, value, context))
+            found += [violation for violation in spanning if violation["path"] not in agreed]
+        raise InvalidDocumentError.of(name, found) from error
+    late = document.late_violations()
+    if late:
+        raise InvalidDocumentError.of(name, late)
+    return document
+
+
+def _valid_fields(model: type[Document], value: Mapping[str, Any], context: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a refused document that are valid one by one."""
+    valid: dict[str, Any] = {}
+    for name, field in model.model_fields.items():
+        if name not in value:
+            if not field.is_required():
+                valid[name] = field.get_default(call_default_factory=True)
+            continue
+        adapter: TypeAdapter[Any] = TypeAdapter(cast("Any", Annotated[field.annotation, field]))
+        with contextlib.suppress(ValidationError):
+            valid[name] = adapter.validate_python(value[name], context=context)
+    return valid
 
 
 def _name_of(model: type[Document]) -> str:

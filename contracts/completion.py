@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import Field, StringConstraints
 
 from contracts.base import (
     ArtifactRole,
@@ -19,7 +19,11 @@ from contracts.base import (
     Text,
 )
 from contracts.dataset import ClassNames
-from contracts.violations import several
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from contracts.violations import Violation
 
 Summary = Annotated[Text, StringConstraints(max_length=8000)]
 
@@ -53,8 +57,8 @@ class Completion(Document):
     artifacts: Annotated[tuple[Artifact, ...], Field(max_length=128)] = ()
     model: ModelMetadata | None = None
 
-    @model_validator(mode="after")
-    def _deployable_needs_model(self) -> Completion:
-        if self.model is None and any(artifact.deployable for artifact in self.artifacts):
-            raise several([{"path": "model", "message": "required here: an artifact is deployable"}])
-        return self
+    @classmethod
+    def disagreements(cls, fields: Mapping[str, Any]) -> Iterator[Violation]:
+        """A deployable artifact comes with model metadata."""
+        if fields.get("model", ...) is None and any(artifact.deployable for artifact in fields.get("artifacts", ())):
+            yield {"path": "model", "message": "required here: an artifact is deployable"}

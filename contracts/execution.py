@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from contracts.base import Document, FreeMap, InputMode, UuidText, WorkspacePath
 from contracts.dataset import DatasetManifest
 from contracts.package import PackageManifest, RuntimeRequirement
 from contracts.submission import ModelInput, PackageIdentity, Resources, Task
-from contracts.violations import several
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from contracts.violations import Violation
 
 
 class Workspace(Document):
@@ -40,23 +44,20 @@ class ExecutionRequest(Document):
     model_input_path: WorkspacePath | None = None
     package_manifest: PackageManifest | None = None
 
-    @model_validator(mode="after")
-    def _agrees_with_itself(self) -> ExecutionRequest:
-        found = []
-        if self.dataset.task_kind != self.task.task_kind:
-            message = f"is {self.dataset.task_kind!r}, the task's is {self.task.task_kind!r}"
-            found.append({"path": "dataset.task_kind", "message": message})
-        if self.input_mode == "script_managed" and self.dataset.items:
-            found.append({"path": "dataset.items", "message": "must be empty for input_mode script_managed"})
-        if self.model_input is not None and self.model_input_path is None:
-            found.append({"path": "model_input_path", "message": "required here: model_input is given"})
-        if self.model_input_path is not None:
-            if self.model_input is None:
-                found.append({"path": "model_input", "message": "required here: model_input_path is given"})
-            if not self.model_input_path.startswith(self.workspace.input_dir.rstrip("/") + "/"):
-                found.append(
-                    {"path": "model_input_path", "message": f"must lie under input_dir {self.workspace.input_dir}"}
-                )
-        if found:
-            raise several(found)
-        return self
+    @classmethod
+    def disagreements(cls, fields: Mapping[str, Any]) -> Iterator[Violation]:
+        """The data set is the task's, and a model input has its place under `input_dir`."""
+        dataset, task = fields.get("dataset"), fields.get("task")
+        if dataset is not None and task is not None and dataset.task_kind != task.task_kind:
+            message = f"is {dataset.task_kind!r}, the task's is {task.task_kind!r}"
+            yield {"path": "dataset.task_kind", "message": message}
+        if dataset is not None and dataset.items and fields.get("input_mode") == "script_managed":
+            yield {"path": "dataset.items", "message": "must be empty for input_mode script_managed"}
+        pair = ("model_input", "model_input_path")
+        if all(name in fields for name in pair):
+            for name, other in (pair, pair[::-1]):
+                if fields[name] is None and fields[other] is not None:
+                    yield {"path": name, "message": f"required here: {other} is given"}
+        path, workspace = fields.get("model_input_path"), fields.get("workspace")
+        if path is not None and workspace is not None and not path.startswith(workspace.input_dir.rstrip("/") + "/"):
+            yield {"path": "model_input_path", "message": f"must lie under input_dir {workspace.input_dir}"}

@@ -71,7 +71,14 @@ class _Field:
         adapter: TypeAdapter[list[Any]] = TypeAdapter(cast("Any", types.GenericAlias(list, (self.annotation,))))
         return adapter.validate_python
 
+    @cached_property
+    def is_plain(self) -> Callable[[list[Any]], bool]:
+        """A shortcut that the annotation may bring: sees that a column is valid and normalized, or does not."""
+        return next((extra.is_plain for extra in get_args(self.annotation)[1:] if hasattr(extra, "is_plain")), _unseen)
+
     def normalized(self, column: list[Any], *, owned: bool) -> list[Any] | None:
+        if self.is_plain(column):
+            return column
         if self.rows is None:
             try:
                 return self.check(column)
@@ -147,8 +154,12 @@ class _Columns:
 
 
 def _identical(checked: list[Any], given: list[Any]) -> bool:
-    """Equal values of equal types: `3.0` was normalized to `3`, which equals it."""
-    return checked == given and list(map(type, checked)) == list(map(type, given))
+    """Equal, and of the same types: `3.0` was normalized to `3`, which equals it."""
+    return checked is given or (checked == given and set(map(type, checked)) == set(map(type, given)))
+
+
+def _unseen(_column: list[Any]) -> bool:
+    return False
 
 
 def _field(hint: Any) -> _Field:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import posixpath
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import Field, StringConstraints
 
 from contracts.base import Document, Format, FrameworkId, FreeMap, RelativePath, TaskKind, Text, Unique
 from contracts.limits import MAX_CLASS_NAMES
-from contracts.violations import several
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from contracts.violations import Violation
 
 MANIFEST_NAME = "training_model_package.json"
 """The only member of a model package that the runtime reads as a document."""
@@ -28,16 +32,13 @@ class ModelPackageManifest(Document):
     resume_checkpoint_path: RelativePath | None = None
     metadata: FreeMap = Field(default_factory=dict)
 
-    @model_validator(mode="after")
-    def _paths_name_three_files(self) -> ModelPackageManifest:
-        found = []
-        paths = {"artifact_path": self.artifact_path, "resume_checkpoint_path": self.resume_checkpoint_path}
-        for field, path in paths.items():
-            if path is not None and posixpath.normpath(path) == MANIFEST_NAME:
-                found.append({"path": field, "message": "names the manifest itself"})
-        resume = self.resume_checkpoint_path
-        if resume is not None and posixpath.normpath(resume) == posixpath.normpath(self.artifact_path):
-            found.append({"path": "resume_checkpoint_path", "message": "names the same file as artifact_path"})
-        if found:
-            raise several(found)
-        return self
+    @classmethod
+    def disagreements(cls, fields: Mapping[str, Any]) -> Iterator[Violation]:
+        """Neither path names the manifest, and the two differ."""
+        named: dict[str, str] = {MANIFEST_NAME: "the manifest itself"}
+        for field in ("artifact_path", "resume_checkpoint_path"):
+            path = fields.get(field)
+            if path is not None:
+                other = named.setdefault(posixpath.normpath(path), f"the same file as {field}")
+                if other != f"the same file as {field}":
+                    yield {"path": field, "message": f"names {other}"}

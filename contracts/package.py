@@ -23,7 +23,8 @@ from contracts.base import (
     Version,
 )
 from contracts.limits import MAX_CLASS_NAMES
-from contracts.violations import kind_of, quoted, several
+from contracts.user_schema import check_schema
+from contracts.violations import Violation, kind_of, quoted, several
 
 MANIFEST_NAME = "training_package.json"
 """The only member of a code package that the runtime reads by name."""
@@ -137,3 +138,10 @@ class PackageManifest(Document):
     )
     model_input_contract: ModelInputContract | None = None
     output_contract: OutputContract
+
+    def late_violations(self) -> list[Violation]:
+        """The parameter schema is a schema, which takes JSON Schema's own rules to see."""
+        return [
+            {"path": f"parameters_schema.{found['path']}".removesuffix("."), "message": found["message"]}
+            for found in check_schema(self.parameters_schema)
+        ]

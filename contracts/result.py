@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import posixpath
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import Field, StringConstraints
 
 from contracts.base import Count, Document, Flag, MetricMap, Sha256, Text, UuidText
 from contracts.completion import Artifact, ModelMetadata, Summary
-from contracts.violations import several
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from contracts.violations import Violation
 
 
 class ResultArtifact(Artifact):
@@ -40,18 +44,17 @@ class TrainingResult(Document):
     model: ModelMetadata | None = None
     error: ResultError | None = None
 
-    @model_validator(mode="after")
-    def _agrees_with_itself(self) -> TrainingResult:
-        found = []
+    @classmethod
+    def disagreements(cls, fields: Mapping[str, Any]) -> Iterator[Violation]:
+        """No path twice, and an error exactly when it did not succeed."""
         seen: dict[str, int] = {}
-        for index, artifact in enumerate(self.artifacts):
+        for index, artifact in enumerate(fields.get("artifacts", ())):
             first = seen.setdefault(posixpath.normpath(artifact.path), index)
             if first != index:
-                found.append({"path": f"artifacts[{index}].path", "message": f"repeats that of artifacts[{first}]"})
-        if self.status == "succeeded" and self.error is not None:
-            found.append({"path": "error", "message": "not allowed for status succeeded"})
-        if self.status != "succeeded" and self.error is None:
-            found.append({"path": "error", "message": f"required here for status {self.status}"})
-        if found:
-            raise several(found)
-        return self
+                yield {"path": f"artifacts[{index}].path", "message": f"repeats that of artifacts[{first}]"}
+        status = fields.get("status")
+        if status is not None and "error" in fields:
+            if status == "succeeded" and fields["error"] is not None:
+                yield {"path": "error", "message": "not allowed for status succeeded"}
+            if status != "succeeded" and fields["error"] is None:
+                yield {"path": "error", "message": f"required here for status {status}"}

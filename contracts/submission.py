@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import Field, StringConstraints
 
 from contracts.base import (
     Document,
@@ -29,7 +29,11 @@ from contracts.limits import GIB
 from contracts.objects import PinnedReference
 from contracts.package import RuntimeRequirement
 from contracts.strict_json import digest_of
-from contracts.violations import several
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from contracts.violations import Violation
 
 
 class Task(Document):
@@ -56,13 +60,14 @@ class Resources(Document):
     memory_bytes: PositiveCount = GIB
     timeout_seconds: Annotated[int, Whole(ge=1, le=604_800)] = 3600
 
-    @model_validator(mode="after")
-    def _gpus_exactly_for_cuda(self) -> Resources:
-        if self.device == "cuda" and self.gpu_count == 0:
-            raise several([{"path": "gpu_count", "message": "is 0, must be at least 1 for device cuda"}])
-        if self.device == "cpu" and self.gpu_count > 0:
-            raise several([{"path": "gpu_count", "message": f"is {self.gpu_count}, must be 0 for device cpu"}])
-        return self
+    @classmethod
+    def disagreements(cls, fields: Mapping[str, Any]) -> Iterator[Violation]:
+        """GPUs are asked for exactly when the device is cuda."""
+        device, count = fields.get("device"), fields.get("gpu_count")
+        if device == "cuda" and count == 0:
+            yield {"path": "gpu_count", "message": "is 0, must be at least 1 for device cuda"}
+        if device == "cpu" and count:
+            yield {"path": "gpu_count", "message": f"is {count}, must be 0 for device cpu"}
 
 
 class ModelsReference(PinnedReference):
@@ -115,26 +120,25 @@ class TrainingCodeSubmission(Document):
     resources: Resources
     model_input: ModelInput | None = None
 
-    @model_validator(mode="after")
-    def _data_fits_the_input_mode(self) -> TrainingCodeSubmission:
-        found = []
-        platform = self.input_mode == "platform_dataset"
-        wanted = {"dataset_source_snapshot": platform, "script_dataset": not platform}
-        for field, required in wanted.items():
-            given = getattr(self, field) is not None
-            if required and not given:
-                found.append({"path": field, "message": f"required here for input_mode {self.input_mode}"})
-            if given and not required:
-                found.append({"path": field, "message": f"not allowed for input_mode {self.input_mode}"})
-        if self.script_dataset is not None:
-            if self.script_dataset.items:
-                found.append({"path": "script_dataset.items", "message": "must be empty: the package brings the data"})
-            if self.script_dataset.task_kind != self.task.task_kind:
-                message = f"is {self.script_dataset.task_kind!r}, the task's is {self.task.task_kind!r}"
-                found.append({"path": "script_dataset.task_kind", "message": message})
-        if found:
-            raise several(found)
-        return self
+    @classmethod
+    def disagreements(cls, fields: Mapping[str, Any]) -> Iterator[Violation]:
+        """The data set is given in the one form that the input mode asks for."""
+        input_mode = fields.get("input_mode")
+        forms = {"dataset_source_snapshot": "platform_dataset", "script_dataset": "script_managed"}
+        for field, mode in forms.items():
+            if input_mode is None or field not in fields:
+                continue
+            given = fields[field] is not None
+            if input_mode == mode and not given:
+                yield {"path": field, "message": f"required here for input_mode {input_mode}"}
+            if input_mode != mode and given:
+                yield {"path": field, "message": f"not allowed for input_mode {input_mode}"}
+        dataset, task = fields.get("script_dataset"), fields.get("task")
+        if dataset is not None and dataset.items:
+            yield {"path": "script_dataset.items", "message": "must be empty: the package brings the data"}
+        if dataset is not None and task is not None and dataset.task_kind != task.task_kind:
+            message = f"is {dataset.task_kind!r}, the task's is {task.task_kind!r}"
+            yield {"path": "script_dataset.task_kind", "message": message}
 
     def to_content(self) -> dict[str, Any]:
         """The document without `message_id`: two submissions that agree in it ask for the same execution."""

@@ -61,6 +61,8 @@ def _violations(error: ValidationError, contract: Any) -> Iterator[Violation]:
         if detail["type"] == "too_short" and len(detail["input"]) >= detail["ctx"]["min_length"]:
             continue  # short only because of refused entries, which speak for themselves
         at = _visible(loc, contract)
+        if detail["type"].startswith("union_tag_"):
+            at = (*at, str(detail["ctx"]["discriminator"]).strip("'"))
         if detail["type"] == _SEVERAL:
             found = [
                 {"path": _joined(join_path(at), inner["path"]), "message": inner["message"]}
@@ -129,7 +131,7 @@ _MUST_BE = {
 
 def _sentence(detail: ErrorDetails, contract: Any) -> str:
     value, limits, what = detail["input"], detail.get("ctx", {}), detail["type"]
-    if what == "missing" or isinstance(value, Missing):
+    if what in {"missing", "union_tag_not_found"} or isinstance(value, Missing):
         return "required here"
     if what == "extra_forbidden":
         known = _fields_at(contract, detail["loc"][:-1])
@@ -145,9 +147,7 @@ def _sentence(detail: ErrorDetails, contract: Any) -> str:
         expected = str(limits["expected"])
         return f"is {quoted(value)}, must be {'one of ' if ' or ' in expected else ''}{expected}"
     if what == "union_tag_invalid":
-        return f"{limits['discriminator']} is {quoted(limits['tag'])}, must be one of {limits['expected_tags']}"
-    if what == "union_tag_not_found":
-        return f"{limits['discriminator']}: required here"
+        return f"is {quoted(limits['tag'])}, must be one of {limits['expected_tags']}"
     if what == "string_pattern_mismatch":
         return f"is {quoted(value)}, must match {limits['pattern']}"
     if what == "string_too_short":
