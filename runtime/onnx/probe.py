@@ -24,6 +24,7 @@ MESSAGE_CHARS = 4_000
 """A reader's own words; some quote what they read."""
 ALLOCATION_SIGNS = ("bad_alloc", "Failed to allocate memory")
 """How onnxruntime says that it ran out of memory, beside C++'s own exception."""
+NOT_UTF8 = "a name in it is not UTF-8"
 DTYPES = {"float": "float32", "double": "float64"}
 """Where onnxruntime's name of an element type is not the one that numpy users know."""
 
@@ -74,12 +75,12 @@ def examine(path: Path) -> dict[str, Any]:
     if outside:
         raise Refusal("external_data", f"weights lie outside the file, in {', '.join(outside[:5])}")
 
-    opsets = {entry.domain or "ai.onnx": entry.version for entry in model.opset_import}
+    opsets = {_text(entry.domain) or "ai.onnx": entry.version for entry in model.opset_import}
     report = {
         "opset": opsets.get("ai.onnx", 0),
         "opsets": opsets,
         "ir_version": model.ir_version,
-        "producer": " ".join(part for part in (model.producer_name, model.producer_version) if part),
+        "producer": " ".join(filter(None, map(_text, (model.producer_name, model.producer_version)))),
     }
     del model  # each reader below holds a copy of its own
 
@@ -99,8 +100,11 @@ def examine(path: Path) -> dict[str, Any]:
         if any(sign in str(error) for sign in ALLOCATION_SIGNS):
             raise MemoryError from error
         raise Refusal("onnxruntime", f"onnxruntime {onnxruntime.__version__} does not load it: {error}") from error
-    report["inputs"] = [_tensor(node) for node in session.get_inputs()]
-    report["outputs"] = [_tensor(node) for node in session.get_outputs()]
+    try:
+        report["inputs"] = [_tensor(node) for node in session.get_inputs()]
+        report["outputs"] = [_tensor(node) for node in session.get_outputs()]
+    except UnicodeDecodeError as error:
+        raise Refusal("parse", NOT_UTF8) from error
     return report
 
 
@@ -120,7 +124,14 @@ def _tensors(message: Any) -> Iterator[Any]:
 def _outside(tensor: Any) -> list[str]:
     if tensor.data_location != tensor.EXTERNAL and not tensor.external_data:
         return []
-    return [entry.value for entry in tensor.external_data if entry.key == "location"] or ["(no location)"]
+    return [_text(entry.value) for entry in tensor.external_data if entry.key == "location"] or ["(no location)"]
+
+
+def _text(value: Any) -> str:
+    """Protobuf answers the bytes of a text that is none."""
+    if isinstance(value, bytes):
+        raise Refusal("parse", NOT_UTF8)
+    return str(value)
 
 
 def _tensor(node: Any) -> dict[str, Any]:

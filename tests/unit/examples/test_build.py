@@ -53,6 +53,13 @@ def test_the_parameters_schema_accepts_its_own_defaults(example):
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
+def test_every_parameter_says_what_it_is(example):
+    properties = manifest_of(FOLDER / example).parameters_schema["properties"]
+
+    assert all(field["description"] for field in properties.values())
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
 def test_the_defaults_in_the_manifest_are_those_of_the_code(example):
     properties = manifest_of(FOLDER / example).parameters_schema["properties"]
     defaults = {name: field["default"] for name, field in properties.items()}

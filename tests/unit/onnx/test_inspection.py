@@ -158,6 +158,16 @@ def test_weights_outside_the_file_are_found_in_a_sub_graph(tmp_path):
     assert (error.context["step"], "../secret" in error.message) == ("external_data", True)
 
 
+@pytest.mark.parametrize("name", [b"scores", b"tests"], ids=["an-output", "the-producer"])
+def test_a_name_that_is_not_utf8_is_refused(tmp_path, name):
+    path = tmp_path / "model.onnx"
+    path.write_bytes(linear_model().SerializeToString().replace(name, b"\xff" * len(name)))
+
+    error = refused(path)
+
+    assert (error.context["step"], "not UTF-8" in error.message) == ("parse", True)
+
+
 def test_a_graph_that_contradicts_itself_is_refused_by_the_checker(tmp_path):
     model = linear_model()
     model.graph.node[0].input[0] = "nobody writes this"
