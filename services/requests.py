@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from contracts.admission import ExecutionPolicy
     from contracts.dataset import DatasetSnapshot
-    from contracts.package import PackageManifest
+    from contracts.package import PackageManifest, RuntimeRequirement
     from contracts.references import Pinned
     from runtime.archive.packing import PackedArchive
     from runtime.installation import Installation
@@ -518,6 +518,14 @@ def find_model_input(installation: Installation, reference: str, *, resume: bool
             hint="Leave --resume out to start from its model.",
         )
     return {"artifact": artifact, "mode": "resume" if resume else "initialize"}
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """As much of a request as the operator's policy looks at, known before any data is uploaded for it."""
+
+    runtime: RuntimeRequirement
+    input_mode: str
 
 
 # --- the submission --------------------------------------------------------------------------------------------------

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 LOG_STYLES: Final = {"debug": "dim", "info": "", "warning": "yellow", "error": "red"}
 
+TOLD_STAGE_SECONDS: Final = 1.0
+"""The end of a shorter stage is told by the beginning of the next."""
+
 
 def carry_out(here: Installation, execution_id: str, terminal: Terminal) -> Execution:
     """The execution at its end, after this process took it there, its journal told on stderr meanwhile.
@@ -129,12 +132,14 @@ def entry_text(entry: dict[str, Any]) -> Text | None:
 
 
 def _stage(entry: dict[str, Any]) -> Text | None:
-    state = entry.get("state")
-    if state in (None, "entered", "running", "started"):
+    state, seconds = entry.get("state"), entry.get("seconds")
+    if state == "running":
         return Text(f"▸ {entry.get('stage')}", style="bold")
-    seconds = entry.get("seconds")
-    took = f" in {human_seconds(seconds)}" if isinstance(seconds, int | float) else ""
-    return Text(f"  {entry.get('stage')} {state}{took}", style="dim")
+    took = f" after {human_seconds(seconds)}" if isinstance(seconds, int | float) else ""
+    if state == "failed":
+        return Text(f"  {entry.get('stage')} failed{took}: {entry.get('message')}", style="red")
+    worth_telling = isinstance(seconds, int | float) and seconds >= TOLD_STAGE_SECONDS
+    return Text(f"  {entry.get('stage')} {state}{took}", style="dim") if worth_telling else None
 
 
 def _metric(entry: dict[str, Any]) -> Text:

@@ -130,7 +130,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Runs versioned training packages: a package in, a registered ONNX model out.",
-    epilog="Example: `mtr run examples/digits --data ./digits-png`. Every command takes `--json`.",
+    epilog="Example: mtr run examples/digits --data ./digits-png\n\nEvery command takes --json; exit codes: 0 done, 1 failed, 2 refused, 3 policy, 4 conflict, 5 unavailable, 130 cancelled.",
 )
 
 

@@ -35,4 +35,4 @@ def command_group(line: str) -> typer.Typer:
 
 def example(command: str) -> str:
     """The line under a command's help that can be pasted."""
-    return f"Example: `{command}`"
+    return f"Example: {command}"

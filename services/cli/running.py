@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from contracts.admission import admit_policy
 from runtime.installation import Installation
 from runtime.registry.models import check_model_name
 from services.cli.execution_views import execution_views, exit_code
@@ -14,6 +15,7 @@ from services.cli.following import carry_out, detach
 from services.cli.options import Cpus, Detach, Gpus, Json, Memory, Timeout, command_group, example
 from services.cli.terminal import Terminal, facts, human_bytes, human_seconds
 from services.requests import (
+    Asked,
     WantedResources,
     build_request,
     fill_resources,
@@ -65,8 +67,9 @@ def run(
 ) -> int:
     """Run a package on data, follow it live, and register the model that it leaves.
 
-    A folder or ZIP runs by its digest without claiming its version: edit and run again as often as you like. What is
-    not said is the machine's: all cores, 80 % of its memory, 24 hours.
+    A folder or ZIP runs by its digest without claiming its version: edit and run again as often as you like.
+
+    What is not said is the machine's: all cores, 80 % of its memory, 24 hours.
     """
     with Terminal.open(as_json=as_json) as terminal, Installation.open() as here:
         wanted = WantedResources(device=device, gpus=gpus, cpus=cpus, memory=memory, timeout=timeout)
@@ -76,6 +79,8 @@ def run(
         if model_name is not None:
             check_model_name(model_name)
         found_package = find_package(here, package, terminal.note)
+        input_mode = "script_managed" if data is None else "platform_dataset"
+        admit_policy(Asked(found_package.manifest.runtime, input_mode), here.settings.policy())
         found_data: FoundData | None = None
         if data is not None:
             with terminal.progress("importing data") as progress:
