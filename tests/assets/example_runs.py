@@ -67,29 +67,17 @@ def image_items(folder: Path) -> list[dict[str, Any]]:
     ]
 
 
-def run_package(
-    package: Path,
-    output: Path,
+def request_of(
+    manifest: PackageManifest,
     *,
     class_names: Sequence[str],
     items: Sequence[Mapping[str, Any]] = (),
-    input_dir: Path | None = None,
     parameters: Mapping[str, Any] | None = None,
-) -> ExampleRun:
-    """What `train` of the package in the folder `package` reports, returns and writes into `output`.
-
-    Args:
-        package: its folder.
-        output: the `output_dir`, made where it is not there.
-        class_names: of the data set.
-        items: of the data set; none for a package that brings its own data.
-        input_dir: what the items' paths are relative to.
-        parameters: as they would be submitted.
-    """
-    manifest = manifest_of(package)
+) -> ExecutionRequest:
+    """The execution of a package on a data set, in its portable form; without items the package brings its own data."""
     task = manifest.supported_tasks[0]
     input_mode = "platform_dataset" if items else "script_managed"
-    request = validate(
+    return validate(
         ExecutionRequest,
         {
             "protocol_version": "training-execution/v1",
@@ -117,6 +105,29 @@ def run_package(
             "resources": {},
         },
     )
+
+
+def run_package(
+    package: Path,
+    output: Path,
+    *,
+    class_names: Sequence[str],
+    items: Sequence[Mapping[str, Any]] = (),
+    input_dir: Path | None = None,
+    parameters: Mapping[str, Any] | None = None,
+) -> ExampleRun:
+    """What `train` of the package in the folder `package` reports, returns and writes into `output`.
+
+    Args:
+        package: its folder.
+        output: the `output_dir`, made where it is not there.
+        class_names: of the data set.
+        items: of the data set; none for a package that brings its own data.
+        input_dir: what the items' paths are relative to.
+        parameters: as they would be submitted.
+    """
+    manifest = manifest_of(package)
+    request = request_of(manifest, class_names=class_names, items=items, parameters=parameters)
     admit_execution(manifest, request)
     context = json.loads(json.dumps(request.to_document()))
     context.pop("package_manifest", None)
