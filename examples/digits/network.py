@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
 from images import PREPROCESSING
 from onnx import TensorProto, helper, numpy_helper
-
-if TYPE_CHECKING:
-    from sklearn.neural_network import MLPClassifier
+from sklearn.neural_network import MLPClassifier
 
 OPSET, IR_VERSION = 17, 8
 """Old enough for every onnxruntime since 2022."""

@@ -96,15 +96,15 @@ def fit(
         batch_size=min(parameters.batch_size, len(train.labels)),
         random_state=parameters.seed,
     )
-    history, best = [], None
+    history, lowest = [], float("inf")
     for epoch in range(1, parameters.epochs + 1):
         network.partial_fit(train.flat, train.labels, classes=range(classes))
         held_out = judge(val.labels, network.predict_proba(val.flat))
         report(event_type="metric", split="train", epoch=epoch, metrics={"loss": float(network.loss_)})
         report(event_type="metric", split="val", epoch=epoch, metrics=held_out)
         history.append({"epoch": epoch, "train": {"loss": float(network.loss_)}, "val": held_out})
-        if best is None or held_out["loss"] < best["loss"]:
-            best = {"epoch": epoch, "loss": held_out["loss"]}
+        if held_out["loss"] < lowest:
+            lowest = held_out["loss"]
             weights = [array.copy() for array in (*network.coefs_, *network.intercepts_)]
             np.savez(output / "checkpoint.npz", *weights)
             report(event_type="checkpoint", path="checkpoint.npz", message=f"best so far: epoch {epoch}")
