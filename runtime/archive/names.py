@@ -15,10 +15,12 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from contracts.limits import MAX_MEMBER_NAME_BYTES, MAX_MEMBER_PATH_BYTES
 
+_PLAIN = re.compile(r"[A-Za-z0-9_][\w.-]*(?:/[A-Za-z0-9_][\w.-]*)*/?", re.ASCII)
+"""Names that need no second look, which are nearly all of them."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _DRIVE = re.compile(r"^[A-Za-z]:")
 _ONLY_DOTS = re.compile(r"[. ]+")
@@ -44,8 +46,7 @@ class UnsafeNameError(Exception):
     """A member's name must not be unpacked; the text says why. Never leaves this package."""
 
 
-@dataclass(frozen=True, slots=True)
-class MemberName:
+class MemberName(NamedTuple):
     """A member's place under the folder it is unpacked into.
 
     Attributes:
@@ -63,6 +64,8 @@ def parse_name(name: str) -> MemberName:
     Raises:
         UnsafeNameError: some reader would put it outside the folder it is unpacked into, or no file can have it.
     """
+    if len(name) <= MAX_MEMBER_NAME_BYTES and _PLAIN.fullmatch(name):
+        return MemberName(name[:-1], is_folder=True) if name[-1] == "/" else MemberName(name, is_folder=False)
     if control := _CONTROL.search(name):
         what = "a NUL byte" if control.group() == "\0" else "a control character"
         raise UnsafeNameError(f"its name contains {what}")

@@ -22,7 +22,7 @@ import stat
 import struct
 import zlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from runtime.archive.names import UnsafeNameError, comparison_key, parse_name
 from runtime.archive.violations import printable
@@ -61,12 +61,11 @@ _MAX_COMMENT_BYTES: Final = 0xFFFF
 _FULL16: Final = 0xFFFF
 _FULL32: Final = 0xFFFF_FFFF
 
-_FLAG_ENCRYPTED: Final = 0x0001
+_FLAGS_ENCRYPTED: Final = 0x2041
+"""Plain and strong encryption, and masked headers."""
 _FLAG_DESCRIPTOR: Final = 0x0008
 _FLAG_PATCH: Final = 0x0020
-_FLAG_STRONG: Final = 0x0040
 _FLAG_UTF8: Final = 0x0800
-_FLAG_MASKED: Final = 0x2000
 _FLAGS_COMPARED: Final = 0xFFFF & ~(0x0006 | _FLAG_DESCRIPTOR)
 """Bits 1 and 2 are a note about effort; whether a descriptor follows is seen in the file."""
 
@@ -80,6 +79,7 @@ _METHOD_ENCRYPTED: Final = 99
 _ATTRIBUTE_VOLUME: Final = 0x08
 _ATTRIBUTE_FOLDER: Final = 0x10
 _ATTRIBUTE_REPARSE: Final = 0x400
+_KIND_BITS: Final = 0o170000
 _SPECIAL: Final = {
     stat.S_IFLNK: "a symbolic link",
     stat.S_IFCHR: "a device",
@@ -91,8 +91,7 @@ _LOCAL_READ_BYTES: Final = _LOCAL.size + 128
 """A local header with its name and usual extra fields, in one read."""
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(NamedTuple):
     """One entry that keeps all structural rules.
 
     Attributes:
@@ -259,7 +258,7 @@ def _read_entries(source: ArchiveSource, directory: _Directory, violations: Viol
         if at > len(content):
             violations.stop("", f"entry {len(entries) + 1} of its directory is cut off")
         raw_name = content[name_at:extra_at]
-        shown_name, name, extra = _show(raw_name), None, _NO_EXTRA
+        shown_name, name, extra = "", None, _NO_EXTRA
         try:
             extra = _read_extra(content[extra_at : extra_at + extra_bytes]) if extra_bytes else _NO_EXTRA
             zip64 = extra.get(_EXTRA_ZIP64)
@@ -269,13 +268,13 @@ def _read_entries(source: ArchiveSource, directory: _Directory, violations: Viol
                 raise _EntryRefusedError("it lies on another disk")  # noqa: TRY301 - one way out for all rules
             _check_kind(flags, method, attributes, packed_bytes, size_bytes)
         except _EntryRefusedError as error:
-            violations.add(shown_name, str(error))
+            violations.add(_show(raw_name), str(error))
         try:
-            decoded = _decode_name(raw_name, flags, extra)
-            shown_name = decoded
-            name = parse_name(decoded)
+            shown_name = _decode_name(raw_name, flags, extra)
+            name = parse_name(shown_name)
             _check_folder(name, attributes, size_bytes)
         except (_EntryRefusedError, UnsafeNameError) as error:
+            shown_name = shown_name or _show(raw_name)
             violations.add(shown_name, str(error))
         entries.append(
             _Entry(raw_name, shown_name, name, flags, method, crc32, packed_bytes, size_bytes, header_offset)
@@ -358,7 +357,7 @@ def _decode_name(raw_name: bytes, flags: int, extra: dict[int, bytes]) -> str:
 
 
 def _check_kind(flags: int, method: int, attributes: int, packed_bytes: int, size_bytes: int) -> None:
-    if flags & (_FLAG_ENCRYPTED | _FLAG_STRONG | _FLAG_MASKED) or method == _METHOD_ENCRYPTED:
+    if flags & _FLAGS_ENCRYPTED or method == _METHOD_ENCRYPTED:
         raise _EntryRefusedError("it is encrypted")
     if flags & _FLAG_PATCH:
         raise _EntryRefusedError("it is a patch to another file")
@@ -366,7 +365,7 @@ def _check_kind(flags: int, method: int, attributes: int, packed_bytes: int, siz
         raise _EntryRefusedError(f"it is packed by method {method}; use stored or deflated")
     if method == STORED and packed_bytes != size_bytes:
         raise _EntryRefusedError("it is stored, but has two different sizes")
-    kind = stat.S_IFMT(attributes >> 16)
+    kind = attributes >> 16 & _KIND_BITS
     if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
         raise _EntryRefusedError(f"it is {_SPECIAL.get(kind, 'a special file')}; only regular files are unpacked")
     if attributes & (_ATTRIBUTE_VOLUME | _ATTRIBUTE_REPARSE):
@@ -374,7 +373,7 @@ def _check_kind(flags: int, method: int, attributes: int, packed_bytes: int, siz
 
 
 def _check_folder(name: MemberName, attributes: int, size_bytes: int) -> None:
-    kind = stat.S_IFMT(attributes >> 16)
+    kind = attributes >> 16 & _KIND_BITS
     if name.is_folder:
         if kind == stat.S_IFREG:
             raise _EntryRefusedError("it is a folder by its name and a file by its mode")
@@ -453,13 +452,11 @@ def _compare_local(source: ArchiveSource, entry: _Entry, directory_offset: int) 
     zip64 = extra.get(_EXTRA_ZIP64)
     if zip64 is not None or _FULL32 in (size_bytes, packed_bytes):
         size_bytes, packed_bytes = _resolve((size_bytes, packed_bytes), zip64)
-    for said, meant in (
-        (crc32, entry.crc32),
-        (packed_bytes, entry.packed_bytes),
-        (size_bytes, entry.size_bytes),
+    said, meant = (crc32, packed_bytes, size_bytes), (entry.crc32, entry.packed_bytes, entry.size_bytes)
+    if said != meant and not (
+        entry.descriptor_follows and all(one in (0, other) for one, other in zip(said, meant, strict=True))
     ):
-        if said != meant and not (said == 0 and entry.descriptor_follows):
-            raise _EntryRefusedError("its header has another size or checksum than the directory")
+        raise _EntryRefusedError("its header has another size or checksum than the directory")
 
 
 # --- rule 6: every byte belongs to exactly one entry ------------------------------------------------------------------
