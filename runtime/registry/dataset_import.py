@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from contracts.base import validate
 from contracts.dataset import DatasetSourceManifest
-from contracts.errors import DatasetUnreadableError, InvalidDocumentError
+from contracts.errors import DatasetUnreadableError
 from contracts.limits import CHUNK_BYTES, IMPORT_THREADS, SINGLE_PUT_BYTES
 from contracts.references import Pinned
 from runtime.registry.dataset_names import check_name
@@ -97,7 +97,7 @@ def import_dataset(
         check_name(name)
     local = read_local_dataset(path)
     references, uploaded = _upload(local, store, progress)
-    source = _source_manifest(path, local, references)
+    source = _source_manifest(local, references)
     pinned = snapshots.pin(source)
     if name is not None and ledger is not None:
         ledger.set_dataset_name(name, pinned.sha256, pinned.object)
@@ -210,7 +210,7 @@ def _key(sha256: str, suffix: str) -> str:
     return f"{PREFIX}{sha256}{suffix}"
 
 
-def _source_manifest(path: Path, local: LocalDataset, stored: list[_Stored]) -> DatasetSourceManifest:
+def _source_manifest(local: LocalDataset, stored: list[_Stored]) -> DatasetSourceManifest:
     items: list[dict[str, Any]] = []
     for item, found in zip(local.items, stored, strict=True):
         entry = {
@@ -222,21 +222,14 @@ def _source_manifest(path: Path, local: LocalDataset, stored: list[_Stored]) -> 
         if found.annotation is not None:
             entry["annotation"] = found.annotation.to_document()
         items.append(entry)
-    try:
-        return validate(
-            DatasetSourceManifest,
-            {
-                "protocol_version": "training-dataset-source-manifest/v1",
-                "task_kind": local.task_kind,
-                "data_modalities": list(local.data_modalities),
-                "annotation_kinds": list(local.annotation_kinds),
-                "class_names": list(local.class_names),
-                "items": items,
-            },
-        )
-    except InvalidDocumentError as error:  # names that no document may carry: too many classes, blanks at the ends
-        raise DatasetUnreadableError(
-            f"{path} cannot be written as a data set: {error.message}",
-            hint="Rename the named classes or files, then repeat.",
-            context=error.context,
-        ) from error
+    return validate(
+        DatasetSourceManifest,
+        {
+            "protocol_version": "training-dataset-source-manifest/v1",
+            "task_kind": local.task_kind,
+            "data_modalities": list(local.data_modalities),
+            "annotation_kinds": list(local.annotation_kinds),
+            "class_names": list(local.class_names),
+            "items": items,
+        },
+    )

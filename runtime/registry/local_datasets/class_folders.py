@@ -28,6 +28,7 @@ def read_class_folders(root: Path) -> LocalDataset:
     """
     folder = DatasetFolder(root)
     by_class: dict[str, list[LocalItem]] = defaultdict(list)
+    flawed: set[str] = set()
     for split, place in _split_folders(folder):
         classes = folder.subfolders(place)
         if folder.has_images(place):
@@ -35,13 +36,15 @@ def read_class_folders(root: Path) -> LocalDataset:
         elif not classes:
             folder.report(place, "has no class folder")
         for class_folder in classes:
-            of_class = by_class[class_folder.name]
+            of_class, before = by_class[class_folder.name], folder.reported
             for path, media in folder.images(class_folder):
                 metadata = {"class_name": class_folder.name, "file_name": path.name}
                 of_class.append(LocalItem(folder.item_id(path), split, media, metadata=metadata))
+            if folder.reported > before:
+                flawed.add(class_folder.name)  # that says why it may have no image
     for name, items in by_class.items():
-        if not items:
-            folder.report(name, "is a class folder without a readable image")
+        if not items and name not in flawed:
+            folder.report(name, "is a class folder without an image")
     folder.refuse_reported(_HINT)
 
     class_names = tuple(sorted(by_class))

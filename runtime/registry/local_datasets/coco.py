@@ -71,11 +71,8 @@ def is_coco(content: object) -> bool:
 
 def split_of(file: Path) -> str:
     """The split that a COCO file's name, or its folder's, tells: `instances_val2017.json`, `valid/_annotations.coco.json`."""
-    for name in (file.stem, file.parent.name):
-        for word in re.findall(r"[a-z]+", name.lower()):
-            if word in SPLITS:
-                return SPLITS[word]
-    return "unspecified"
+    words = [*re.findall(r"[a-z]+", file.stem.lower()), file.parent.name.lower()]
+    return next((SPLITS[word] for word in words if word in SPLITS), "unspecified")
 
 
 def _read(file: Path) -> dict[str, Any]:

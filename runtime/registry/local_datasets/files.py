@@ -83,17 +83,23 @@ class LocalDataset:
 
 
 class DatasetFolder:
-    """A data set's folder: answers only files that really lie in it, and collects what is wrong with the others."""
+    """A data set's folder: answers only files that really lie in it, and collects what is wrong with the others.
+
+    Attributes:
+        root: its real path.
+        ignored_files: how many files were met that are no part of a data set.
+        reported: how many things were found to be wrong.
+    """
 
     def __init__(self, root: Path) -> None:
         self.root = Path(os.path.realpath(root))
         self.ignored_files = 0
         self._violations: list[dict[str, str]] = []
-        self._violation_count = 0
+        self.reported = 0
 
     def report(self, path: Path | str, message: str) -> None:
         """Remembers what is wrong with `path`; `refuse_reported` raises it."""
-        self._violation_count += 1
+        self.reported += 1
         if len(self._violations) < _MAX_VIOLATIONS:
             self._violations.append({"path": self.name_of(path), "message": message})
 
@@ -106,11 +112,11 @@ class DatasetFolder:
         if not self._violations:
             return
         said = "; ".join(f"{found['path']}: {found['message']}" for found in self._violations[:5])
-        more = f"; and {self._violation_count - 5} more" if self._violation_count > 5 else ""
+        more = f"; and {self.reported - 5} more" if self.reported > 5 else ""
         raise DatasetUnreadableError(
             f"{self.root} cannot be read as a data set: {said}{more}",
             hint=hint,
-            context={"violations": self._violations, "count": self._violation_count},
+            context={"violations": self._violations, "count": self.reported},
         )
 
     def name_of(self, path: Path | str) -> str:
