@@ -6,13 +6,13 @@ with what exists; 5 something outside is unavailable, try again; 130 cancelled.
 
 from __future__ import annotations
 
-import json
 import sys
 import traceback
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from contracts.errors import InternalError, RuntimeFault
+from services.cli.documents import write_document
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -39,8 +39,7 @@ class Failure:
     def show(self, *, as_json: bool) -> None:
         """Afterwards stdout holds exactly one JSON document, or stderr one block: message, evidence, hint."""
         if as_json:
-            sys.stdout.write(json.dumps({"error": self.fault.to_document()}, ensure_ascii=False, default=str) + "\n")
-            sys.stdout.flush()
+            write_document(sys.stdout, {"error": self.fault.to_document()})
             return
         from rich.console import Console  # noqa: PLC0415 - costs more than the whole of a successful `--json` call
 

@@ -7,6 +7,7 @@ imported when it is called.
 from __future__ import annotations
 
 import importlib
+import io
 import sys
 from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
@@ -148,5 +149,7 @@ def _without_command(
 
 def main() -> int:
     """The console script's entry: run `sys.argv`, answer the exit code."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a file name that is no Unicode must not end a table
     code = typer.main.get_command(app).main(prog_name="mtr", standalone_mode=False)
     return code if isinstance(code, int) else 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import sys
 import time
 from dataclasses import dataclass
@@ -13,6 +12,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
+
+from services.cli.documents import write_document
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -49,8 +50,7 @@ class Terminal:
     def answer(self, document: Any, *renderables: RenderableType) -> None:
         """Print the command's answer: `document` with `--json`, else the renderables."""
         if self.as_json:
-            self.answers.write(json.dumps(document, ensure_ascii=False, indent=2, allow_nan=False) + "\n")
-            self.answers.flush()
+            write_document(self.answers, document)
             return
         console = Console(file=self.answers, highlight=False)
         if not console.is_terminal:
