@@ -96,7 +96,9 @@ class Installation:
         """Pinned data sets."""
         from runtime.registry.snapshots import Snapshots
 
-        return self._once("snapshots", lambda: Snapshots(self.store))
+        return self._once(
+            "snapshots", lambda: Snapshots(self.store, evidence=self.settings.cache_root / "pin-evidence.sqlite")
+        )
 
     @property
     def models(self) -> Models:

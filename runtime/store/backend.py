@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from contracts.errors import InvalidDocumentError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
 LOGICAL_BUCKETS: Final = ("default", "datasets", "models", "annotations")
 
@@ -56,17 +56,31 @@ class Backend(Protocol):
     def identity(self) -> str:
         """Names the place, so that evidence recorded about one store is never used for another."""
 
+    @property
+    def threads(self) -> int:
+        """How many calls are worth making at once, to begin with."""
+
+    @property
+    def reads_faster_when_known(self) -> bool:
+        """Whether `read` gains more from `known` than `stat_many` costs."""
+
     def stat(self, bucket: str, key: str) -> ObjectStat:
         """What is known of an object without reading it."""
 
-    def read(self, bucket: str, key: str, *, expected_bytes: int, etag: str | None = None) -> bytes | memoryview:
+    def stat_many(self, bucket: str, keys: Collection[str]) -> dict[str, ObjectStat]:
+        """The same for many; a missing object has no entry."""
+
+    def read(
+        self, bucket: str, key: str, *, expected_bytes: int, known: ObjectStat | None = None
+    ) -> bytes | memoryview:
         """The whole object in one call, or its first `expected_bytes + 1` bytes when it is longer.
 
         Args:
             bucket: logical bucket.
             key: object key.
             expected_bytes: how long the object ought to be.
-            etag: refuse (`ObjectChangedError`) when the object is another one than this.
+            known: what was known of the object: another one is refused (`ObjectChangedError`), and as its size is
+                known, it need not be read with care.
         """
 
     def chunks(self, bucket: str, key: str, *, etag: str | None = None) -> Iterator[memoryview]:

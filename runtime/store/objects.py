@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import os
 import uuid
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from contracts.errors import (
     ArtifactMissingError,
@@ -22,13 +22,16 @@ from contracts.limits import CHUNK_BYTES, SINGLE_PUT_BYTES, SMALL_OBJECT_BYTES
 from contracts.references import Pinned
 from runtime.store.backend import Backend, ObjectStat, require_address
 from runtime.store.folders import FolderBackend
+from runtime.store.parallel import for_each
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
     from pathlib import Path
 
     from runtime.settings import Settings
     from runtime.store.s3 import S3Settings, StoreDeadlines
+
+Item = TypeVar("Item")
 
 _PUBLISH_TRIES = 3  # an upload that another's cleanup took away begins again; a third time it is no accident
 
@@ -62,14 +65,18 @@ class ObjectStore:
 
     # --- reading ---------------------------------------------------------------------------------------------------
 
-    def fetch_verified(self, pinned: Pinned, destination: Path, *, into_staging: bool = False) -> None:
+    def fetch_verified(
+        self, pinned: Pinned, destination: Path | str, *, known: ObjectStat | None = None, into_staging: bool = False
+    ) -> None:
         """Afterwards `destination` holds the pinned bytes; on an error it is as it was before.
 
         Args:
             pinned: what is fetched.
             destination: a file in an existing folder; replaced if it is there.
+            known: what `stat_many` said of it; saves a fifth of the processor time of a small object.
             into_staging: the folder is the caller's alone and goes as a whole when anything fails. Then the file is
-                made under its own name, which must be free: renaming each of many small files costs a fifth of the time.
+                made under its own name, which must be free, and read-only: renaming each of many small files costs a
+                fifth of the time.
 
         Raises:
             DigestMismatchError: the object has other bytes than were pinned; nothing is kept.
@@ -80,9 +87,9 @@ class ObjectStore:
         partial = target if into_staging else f"{target}.{uuid.uuid4().hex[:12]}.partial"
         kept = False
         try:
-            descriptor = _create(partial)
+            descriptor = _create(partial, 0o444 if into_staging else 0o644)
             try:
-                self._copy_verified(pinned, descriptor, target)
+                self._copy_verified(pinned, descriptor, target, known)
             finally:
                 os.close(descriptor)
             if not into_staging:
@@ -95,9 +102,9 @@ class ObjectStore:
                 with contextlib.suppress(OSError):
                     os.unlink(partial)  # noqa: PTH108 - see above
 
-    def _copy_verified(self, pinned: Pinned, descriptor: int, target: str) -> None:
+    def _copy_verified(self, pinned: Pinned, descriptor: int, target: str, known: ObjectStat | None) -> None:
         if pinned.size_bytes <= SMALL_OBJECT_BYTES:
-            content = self._backend.read(pinned.bucket, pinned.key, expected_bytes=pinned.size_bytes)
+            content = self._backend.read(pinned.bucket, pinned.key, expected_bytes=pinned.size_bytes, known=known)
             _require_pinned(pinned, hashlib.sha256(content).hexdigest(), len(content))
             _write_all(descriptor, content, target)
             return
@@ -179,9 +186,8 @@ class ObjectStore:
         require_address(bucket, key)
         etag = known.etag if known else None
         if known and known.size_bytes <= SMALL_OBJECT_BYTES:
-            content = self._backend.read(bucket, key, expected_bytes=known.size_bytes, etag=etag)
-            if len(content) == known.size_bytes:
-                return Pinned(bucket, key, hashlib.sha256(content).hexdigest(), len(content))
+            content = self._backend.read(bucket, key, expected_bytes=known.size_bytes, known=known)
+            return Pinned(bucket, key, hashlib.sha256(content).hexdigest(), len(content))
         digest, size = hashlib.sha256(), 0
         for chunk in self._backend.chunks(bucket, key, etag=etag):
             digest.update(chunk)
@@ -196,6 +202,28 @@ class ObjectStore:
         """
         require_address(bucket, key)
         return self._backend.stat(bucket, key)
+
+    def stat_many(self, bucket: str, keys: Collection[str]) -> dict[str, ObjectStat]:
+        """What is known of each key without reading it; a missing object has no entry.
+
+        On S3 a listing, which tells a thousand keys at once, as long as it does not list too much else.
+        """
+        for key in keys:
+            require_address(bucket, key)
+        return self._backend.stat_many(bucket, keys)
+
+    def survey(self, pinned: Iterable[Pinned]) -> dict[tuple[str, str], ObjectStat]:
+        """By bucket and key, what `fetch_verified` is quicker for knowing; empty where that would gain nothing."""
+        if not self._backend.reads_faster_when_known:
+            return {}
+        keys: dict[str, list[str]] = {}
+        for each in pinned:
+            keys.setdefault(each.bucket, []).append(each.key)
+        return {
+            (bucket, key): stat
+            for bucket, wanted in keys.items()
+            for key, stat in self.stat_many(bucket, wanted).items()
+        }
 
     def exists(self, bucket: str, key: str) -> bool:
         """Whether the key is there."""
@@ -214,6 +242,12 @@ class ObjectStore:
         """Every key that starts with `prefix`, in no particular order, with what a listing tells about it."""
         require_address(bucket, prefix.rstrip("/") or "all")
         return self._backend.list(bucket, prefix)
+
+    def for_each(
+        self, items: Iterable[Item], work: Callable[[Item], None], *, on_tick: Callable[[], None] | None = None
+    ) -> None:
+        """Calls `work` for every item, in as many threads as this store is worth; see `runtime.store.parallel`."""
+        for_each(items, work, threads=self._backend.threads, on_tick=on_tick)
 
     # --- writing ---------------------------------------------------------------------------------------------------
 
@@ -276,7 +310,10 @@ class ObjectStore:
             os.close(descriptor)
 
     def publish_bytes(self, content: bytes, bucket: str, key: str) -> bool:
-        """Afterwards the key holds `content`, by one conditional put: of several writers exactly one is told True.
+        """Afterwards the key holds `content`, by a conditional put.
+
+        Of several writers of at most `SINGLE_PUT_BYTES` exactly one is told True: let a small record decide. (Of a
+        larger object's writers two may be, where the server completes uploads without looking.)
 
         Returns:
             True when this call made the object, False when it was there with the same bytes.
@@ -286,12 +323,27 @@ class ObjectStore:
         """
         require_address(bucket, key)
         pinned = Pinned(bucket, key, hashlib.sha256(content).hexdigest(), len(content))
-        for _ in range(_PUBLISH_TRIES):
-            if self._backend.create(bucket, key, content):
-                return True
+        for remaining in reversed(range(_PUBLISH_TRIES)):
+            try:
+                if self._put(content, bucket, key):
+                    return True
+            except ObjectMissingError:  # as in publish_file
+                if not remaining:
+                    raise
             if self._holds(pinned):
                 return False
         raise _taken(pinned)
+
+    def _put(self, content: bytes, bucket: str, key: str) -> bool:
+        if len(content) <= SINGLE_PUT_BYTES:
+            return self._backend.create(bucket, key, content)
+        staged = self._backend.stage(bucket, key)
+        try:
+            for start in range(0, len(content), SINGLE_PUT_BYTES):
+                staged.write(memoryview(content)[start : start + SINGLE_PUT_BYTES])
+            return staged.commit()
+        finally:
+            staged.abandon()
 
     def _holds(self, pinned: Pinned) -> bool:
         """Whether the key holds the pinned bytes, every one read; False when there is no such key.
@@ -346,8 +398,8 @@ def open_store(settings: Settings) -> ObjectStore:
     )
 
 
-def _create(path: str) -> int:
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+def _create(path: str, mode: int) -> int:
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
 
 
 def _write_all(descriptor: int, content: bytes | memoryview, target: str) -> None:

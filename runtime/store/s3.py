@@ -30,6 +30,7 @@ from contracts.errors import (
 from contracts.limits import (
     CHUNK_BYTES,
     SINGLE_PUT_BYTES,
+    SMALL_OBJECT_BYTES,
     STORE_CALL_SECONDS,
     STORE_RETRY_SECONDS,
     STORE_SLOWEST_BYTES_PER_SECOND,
@@ -38,15 +39,19 @@ from contracts.limits import (
     UPLOAD_PARTS_AT_ONCE,
 )
 from runtime.store.backend import ObjectStat
+from runtime.store.parallel import NEAR_THREADS, for_each
 from runtime.store.s3_administration import S3Administration
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from opendal.file import File
     from opendal.types import Metadata
 
 Answer = TypeVar("Answer")
+
+_LISTED_PER_WANTED: Final = 8  # a listing is that much cheaper a key than a request
+_LISTED_ANYWAY: Final = 1_000  # one page
 
 _KIND: Final = re.compile(r"\A(\w+) \((temporary|persistent|permanent)\)")
 _VENDOR_ERRORS: Final = (
@@ -142,18 +147,58 @@ class S3Backend:
         reader = self._reader(bucket)
         return self._retried(lambda: _stat_of(reader.stat(key)), bucket, key)
 
-    def read(self, bucket: str, key: str, *, expected_bytes: int, etag: str | None = None) -> bytes | memoryview:
-        """One GET request, its body not read beyond `expected_bytes + 1`.
+    @property
+    def reads_faster_when_known(self) -> bool:
+        """Listed by the thousand."""
+        return True
+
+    @property
+    def threads(self) -> int:
+        """For a near server; a far one shows its latency and gets more."""
+        return NEAR_THREADS
+
+    def stat_many(self, bucket: str, keys: Collection[str]) -> dict[str, ObjectStat]:
+        """A listing of what the keys have in common, or HEAD requests where that would list far more than was asked."""
+        wanted = set(keys)
+        found: dict[str, ObjectStat] = {}
+        if not wanted:
+            return found
+        most = _LISTED_PER_WANTED * len(wanted) + _LISTED_ANYWAY
+        for listed, (key, stat) in enumerate(self.list(bucket, _common_start(wanted))):
+            if key in wanted:
+                found[key] = stat
+            if len(found) == len(wanted):
+                return found
+            if listed >= most:
+                break
+        else:
+            return found
+
+        def look(key: str) -> None:
+            with contextlib.suppress(ObjectMissingError):
+                found[key] = self.stat(bucket, key)
+
+        for_each([key for key in wanted if key not in found], look)
+        return found
+
+    def read(
+        self, bucket: str, key: str, *, expected_bytes: int, known: ObjectStat | None = None
+    ) -> bytes | memoryview:
+        """One GET request.
 
         A plain `read` would take an object of any size into memory, and a ranged one fails when the object is as long
-        as expected; a stream with a buffer one byte too large does neither.
+        as expected; a stream with a buffer one byte too large does neither, and costs a fifth more. So a plain one is
+        used where the object is certain to be the one whose size is known.
         """
         reader = self._reader(bucket)
+        if known is not None and known.etag and known.size_bytes <= SMALL_OBJECT_BYTES:
+            etag = known.etag
+            return self._retried(lambda: reader.read(key, if_match=etag), bucket, key)
 
         def attempt() -> memoryview:
             buffer = memoryview(bytearray(expected_bytes + 1))
             filled = 0
-            source = reader.open(key, "rb", if_match=etag) if etag else reader.open(key, "rb")
+            source = reader.open(key, "rb")
             while filled <= expected_bytes and (size := source.readinto(buffer[filled:])):
                 filled += size
             return buffer[:filled]
@@ -366,6 +411,13 @@ def _operator(settings: S3Settings, real_bucket: str) -> opendal.Operator:
             hint="Check s3_endpoint, s3_region and the bucket names.",
             context={"bucket": real_bucket, "endpoint": settings.endpoint},
         ) from error
+
+
+def _common_start(keys: Collection[str]) -> str:
+    """What all keys start with, character by character: the first and the last in order have nothing more in common."""
+    first, last = min(keys), max(keys)
+    length = next((at for at, (one, other) in enumerate(zip(first, last, strict=False)) if one != other), len(first))
+    return first[:length]
 
 
 def _retry_layer(retry_seconds: float) -> RetryLayer:
