@@ -22,6 +22,8 @@ MAX_MEMBER_PATH_BYTES: Final = 1_024
 """Well under Linux's 4 096 for a whole path, the workspace's own path included."""
 MAX_MEMBER_NAME_BYTES: Final = 255
 """What the usual file systems keep of one path segment."""
+MAX_MEMBER_DEPTH: Final = 64
+"""Path segments; unpacking keeps one descriptor open for each folder above the file that it writes."""
 MAX_LZMA_DICTIONARY_BYTES: Final = 64 * MIB
 """A member's LZMA header decides how much memory its reader takes; the strongest usual preset needs 64 MiB."""
 
@@ -45,6 +47,8 @@ STORE_RETRY_SECONDS: Final = 10.0
 STORE_SLOWEST_BYTES_PER_SECOND: Final = 64 * KIB
 """A whole object must come at this rate, after a minute's allowance: a server that trickles must not hold us for ever."""
 STORE_STREAM_ALLOWANCE_SECONDS: Final = 60.0
+ABANDONED_WRITE_SECONDS: Final = 86_400.0
+"""A staged write that is older belongs to a process that was killed; the longest upload takes hours."""
 MAX_SNAPSHOT_BYTES: Final = 4 * GIB
 """A pinned manifest: 10 000 000 items of 400 bytes."""
 

@@ -15,13 +15,13 @@ import os
 import posixpath
 import shutil
 import tempfile
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from contracts.errors import ConflictError, NotFoundError, WorkspaceLimitError
+from contracts.errors import ConflictError, NotFoundError
 from runtime.archive.content import ContentError, unpack
+from runtime.archive.disk import refusals_named
 from runtime.archive.inspection import require_total
 from runtime.archive.limits import CONTRACT_LIMITS, ArchiveLimits
 from runtime.archive.source import open_archive
@@ -29,7 +29,7 @@ from runtime.archive.structure import read_structure
 from runtime.archive.violations import Violations
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
     from types import TracebackType
 
     from runtime.archive.source import ArchiveSource
@@ -62,7 +62,7 @@ def extract(path: Path, destination: Path, limits: ArchiveLimits = CONTRACT_LIMI
         ArchiveRejectedError: the archive breaks rules; `context["violations"]` lists all that could be found.
         ArchiveTooLargeError: it is over a size limit, packed or unpacked.
         ConflictError: `destination` has something in it already.
-        NotFoundError: there is no readable file at `path`.
+        NotFoundError: there is no readable file at `path`, or `destination` may not be written.
         WorkspaceLimitError: the disk is full.
     """
     with open_archive(path, limits.max_packed_bytes) as source:
@@ -70,9 +70,12 @@ def extract(path: Path, destination: Path, limits: ArchiveLimits = CONTRACT_LIMI
         members = read_structure(source, limits, violations)  # 1
         violations.raise_if_any()
         require_total(source, members, limits)
-        staging = Path(tempfile.mkdtemp(prefix=f".{destination.name}.", suffix=".partial", dir=destination.parent))  # 2
+        with refusals_named(destination):
+            staging = Path(
+                tempfile.mkdtemp(prefix=f".{destination.name}.", suffix=".partial", dir=destination.parent)
+            )  # 2
         try:
-            with _full_disk_named(destination):
+            with refusals_named(destination):
                 _write_all(source, members, staging, violations)
             violations.raise_if_any()
             source.require_unchanged()
@@ -113,7 +116,7 @@ def extract_member(
                 hint="`mtr package inspect FILE` shows the manifest that names the files.",
                 context={"archive": source.name, "member": member_path},
             )
-        with _full_disk_named(destination):
+        with refusals_named(destination):
             digest = _write_member(source, member, destination, violations)
         try:
             violations.raise_if_any()
@@ -232,17 +235,3 @@ def _occupied(destination: Path) -> ConflictError:
         hint="Give a place that does not exist yet, or remove what is there.",
         context={"path": str(destination)},
     )
-
-
-@contextmanager
-def _full_disk_named(destination: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise
-        raise WorkspaceLimitError(
-            f"no room to unpack into {destination.parent}: {error.strerror}",
-            hint="Free disk space there, or set workspace_root to a larger disk.",
-            context={"path": str(destination)},
-        ) from error

@@ -6,7 +6,7 @@ A name is read the way the least careful reader would read it, and must be harml
 2. `\` separates folders as `/` does; `.` and empty segments mean nothing and are dropped;
 3. not absolute, no drive letter, no `..`, and no segment that a file system may trim to one (`.. `, `...`);
 4. rule 3 again after compatibility normalisation, where `．．／` becomes `../`;
-5. short enough for every file system.
+5. short and shallow enough for every file system.
 
 Two names are the same when they are equal after case folding and Unicode normalisation.
 """
@@ -17,7 +17,7 @@ import re
 import unicodedata
 from typing import NamedTuple
 
-from contracts.limits import MAX_MEMBER_NAME_BYTES, MAX_MEMBER_PATH_BYTES
+from contracts.limits import MAX_MEMBER_DEPTH, MAX_MEMBER_NAME_BYTES, MAX_MEMBER_PATH_BYTES
 
 _PLAIN = re.compile(r"[A-Za-z0-9_][\w.-]*(?:/[A-Za-z0-9_][\w.-]*)*/?", re.ASCII)
 """Names that need no second look, which are nearly all of them."""
@@ -64,7 +64,7 @@ def parse_name(name: str) -> MemberName:
     Raises:
         UnsafeNameError: some reader would put it outside the folder it is unpacked into, or no file can have it.
     """
-    if len(name) <= MAX_MEMBER_NAME_BYTES and _PLAIN.fullmatch(name):
+    if len(name) <= MAX_MEMBER_NAME_BYTES and name.count("/") < MAX_MEMBER_DEPTH and _PLAIN.fullmatch(name):
         return MemberName(name[:-1], is_folder=True) if name[-1] == "/" else MemberName(name, is_folder=False)
     if control := _CONTROL.search(name):
         what = "a NUL byte" if control.group() == "\0" else "a control character"
@@ -77,6 +77,8 @@ def parse_name(name: str) -> MemberName:
         _segments(unicodedata.normalize("NFKC", separated).replace("\\", "/"))
     path = "/".join(segments)
     is_folder = separated.endswith(("/", "/.")) or separated == "."
+    if len(segments) > MAX_MEMBER_DEPTH:
+        raise UnsafeNameError(f"its path has more than {MAX_MEMBER_DEPTH} parts")
     if len(path.encode()) > MAX_MEMBER_PATH_BYTES:
         raise UnsafeNameError(f"its path is longer than {MAX_MEMBER_PATH_BYTES} bytes")
     if len(path) * 4 > MAX_MEMBER_NAME_BYTES and any(len(one.encode()) > MAX_MEMBER_NAME_BYTES for one in segments):

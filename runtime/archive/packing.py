@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import re
 import stat
 import tempfile
 import zipfile
@@ -22,6 +23,7 @@ from pathspec import GitIgnoreSpec
 
 from contracts.errors import ArchiveTooLargeError, NotFoundError
 from contracts.limits import CHUNK_BYTES
+from runtime.archive.disk import refusals_named
 from runtime.archive.limits import CONTRACT_LIMITS, ArchiveLimits
 from runtime.archive.names import UnsafeNameError, comparison_key, is_dependency_file, parse_name
 from runtime.archive.violations import Violations
@@ -56,7 +58,13 @@ _CACHES = frozenset(
     }
 )
 _CACHE_SUFFIXES = (".pyc", ".pyo")
+_SETTINGS = "mtr.toml"
+"""May hold the credentials of the machine that it lies on."""
 _ENVIRONMENT_MARKERS = ("pyvenv.cfg", "conda-meta")
+
+
+_Rules = tuple[tuple[str, GitIgnoreSpec], ...]
+"""Ignore rules, each with the folder that its paths are relative to, outermost first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +102,11 @@ def pack_folder(
         Where it is, its digest and size, and all that was left out, sorted by path, each with the reason.
 
     Raises:
-        NotFoundError: `folder` is not a folder, or something in it cannot be read.
+        NotFoundError: `folder` is not a folder, something in it cannot be read, or `destination` may not be written.
         ArchiveRejectedError: names that no archive may have, two files of the same name on some systems, too many
             files or none, or a file that changed while it was packed.
         ArchiveTooLargeError: the files are over the limit.
+        WorkspaceLimitError: the disk is full.
     """
     if not folder.is_dir():
         raise NotFoundError(
@@ -109,16 +118,18 @@ def pack_folder(
     files = sorted(selection.files)
     violations = Violations(folder.resolve().name)
     _check(files, limits, violations)
-    descriptor, name = tempfile.mkstemp(prefix=f".{destination.name}.", suffix=_PARTIAL, dir=destination.parent)
+    with refusals_named(destination):
+        descriptor, name = tempfile.mkstemp(prefix=f".{destination.name}.", suffix=_PARTIAL, dir=destination.parent)
     partial = Path(name)
     try:
-        with open(descriptor, "wb") as out:  # noqa: PTH123 - a descriptor, not a path
-            _write(out, folder, files, limits, violations, compress=compress)
-        sha256, size_bytes = _digest(partial)
-        if size_bytes > limits.max_packed_bytes:
-            raise _too_large(folder, size_bytes, limits.max_packed_bytes)
-        partial.chmod(0o644)
-        partial.replace(destination)
+        with refusals_named(destination):
+            with open(descriptor, "wb") as out:  # noqa: PTH123 - a descriptor, not a path
+                _write(out, folder, files, limits, violations, compress=compress)
+            sha256, size_bytes = _digest(partial)
+            if size_bytes > limits.max_packed_bytes:
+                raise _too_large(folder, size_bytes, limits.max_packed_bytes)
+            partial.chmod(0o644)
+            partial.replace(destination)
     finally:
         partial.unlink(missing_ok=True)
     left_out = tuple(sorted(selection.left_out, key=lambda one: one.path))
@@ -133,29 +144,33 @@ class _Selection:
         self._destination = destination.resolve()
         self.files: list[str] = []
         self.left_out: list[LeftOut] = []
-        self._walk("", ())
+        unseen: list[tuple[str, _Rules]] = [("", ())]
+        while unseen:
+            unseen += self._look_into(*unseen.pop())
 
-    def _walk(self, parent: str, ignored_above: tuple[tuple[str, GitIgnoreSpec], ...]) -> None:
-        """`parent` is empty or ends in `/`; `ignored_above` are the ignore rules of it and the folders around it."""
+    def _look_into(self, parent: str, rules: _Rules) -> list[tuple[str, _Rules]]:
+        """Takes up the files of one folder; answers the folders in it that are packed, with the rules for them.
+
+        `parent` is empty or ends in `/`; `rules` are the ignore rules of the folders around it.
+        """
         here = self._folder / parent
         try:
-            entries = sorted(os.scandir(here), key=lambda entry: entry.name)
+            entries = list(os.scandir(here))
         except OSError as error:
             raise _unreadable(here, error) from error
-        names = {entry.name for entry in entries}
-        rules = ignored_above
-        if lines := self._ignore_lines(here, names):
+        if lines := self._ignore_lines(here, {entry.name for entry in entries}):
             rules = (*rules, (parent, GitIgnoreSpec.from_lines(lines)))
+        folders: list[tuple[str, _Rules]] = []
         for entry in entries:
-            path = parent + entry.name
             is_folder = entry.is_dir(follow_symlinks=False)
-            shown = path + "/" if is_folder else path
-            if reason := self._reason(entry, shown, rules):
-                self.left_out.append(LeftOut(shown, reason))
+            path = f"{parent}{entry.name}/" if is_folder else parent + entry.name
+            if reason := self._reason(entry, path, rules):
+                self.left_out.append(LeftOut(path, reason))
             elif is_folder:
-                self._walk(shown, rules)
+                folders.append((path, rules))
             else:
                 self.files.append(path)
+        return folders
 
     @staticmethod
     def _ignore_lines(here: Path, names: set[str]) -> list[str]:
@@ -163,12 +178,13 @@ class _Selection:
         for name in _IGNORE_FILES:
             if name in names and (here / name).is_file():
                 try:
-                    lines += (here / name).read_text("utf-8", "surrogateescape").splitlines()
+                    content = (here / name).read_text("utf-8", "surrogateescape")
                 except OSError as error:
                     raise _unreadable(here / name, error) from error
+                lines += (line for line in content.split("\n") if _is_pattern(line))
         return lines
 
-    def _reason(self, entry: os.DirEntry[str], shown: str, rules: tuple[tuple[str, GitIgnoreSpec], ...]) -> str | None:
+    def _reason(self, entry: os.DirEntry[str], path: str, rules: _Rules) -> str | None:
         is_folder = entry.is_dir(follow_symlinks=False)
         if entry.is_symlink():
             return "a symbolic link"
@@ -180,13 +196,15 @@ class _Selection:
             return "a cache or build product"
         if entry.name == ".mtrignore":
             return "says what is left out"
+        if entry.name == _SETTINGS:
+            return "settings of this machine"
         if is_folder and any((Path(entry.path) / marker).exists() for marker in _ENVIRONMENT_MARKERS):
             return "a virtual environment"
         if not is_folder and self._is_destination(entry):
             return "the archive itself"
         if is_dependency_file(entry.name):
             return "dependencies and environment files are refused in packages; `runtime.id` chooses what is installed"
-        return "ignored by " + " or ".join(_IGNORE_FILES) if _is_ignored(shown, rules) else None
+        return "ignored by " + " or ".join(_IGNORE_FILES) if _is_ignored(path, rules) else None
 
     def _is_destination(self, entry: os.DirEntry[str]) -> bool:
         """Whether this is the archive to be written, or what an earlier packing left of it when it was killed."""
@@ -195,7 +213,16 @@ class _Selection:
         return (entry.name == name or is_remnant) and Path(entry.path).resolve().parent == self._destination.parent
 
 
-def _is_ignored(path: str, rules: tuple[tuple[str, GitIgnoreSpec], ...]) -> bool:
+def _is_pattern(line: str) -> bool:
+    """Whether the line can be read as a pattern; one that cannot be matches nothing, as in git."""
+    try:
+        GitIgnoreSpec.from_lines([line])
+    except (ValueError, re.error):
+        return False
+    return True
+
+
+def _is_ignored(path: str, rules: _Rules) -> bool:
     """The innermost folder that has a rule about `path` decides, as in git."""
     for folder, rule in reversed(rules):
         verdict = rule.check_file(path.removeprefix(folder)).include

@@ -383,7 +383,8 @@ HOSTILE: tuple[Hostile, ...] = (
     Hostile("no-name", _named(b""), "it has no name"),
     Hostile("not-utf8", lambda: package_zip(Entry(b"\xff\xfe.py", b"x", flags=UTF8)), "not the UTF-8"),
     Hostile("long-name", _named("n" * 256), "a part of its path is longer than 255 bytes"),
-    Hostile("long-path", _named("/".join(["folder"] * 200)), "its path is longer than 1024 bytes"),
+    Hostile("long-path", _named("/".join(["folders" * 5] * 40)), "its path is longer than 1024 bytes"),
+    Hostile("deep-path", _named("a/" * 100 + "b.py"), "its path has more than 64 parts"),
     # two members with one name
     Hostile("twice", _with(Entry(b"train.py", b"x")), "it is there twice"),
     Hostile("twice-after-case-folding", _named("TRAIN.py"), "the same member as 'train.py' on some systems"),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from contracts.errors import ArchiveRejectedError, ArchiveTooLargeError, NotFoundError
+from contracts.errors import ArchiveRejectedError, ArchiveTooLargeError, NotFoundError, WorkspaceLimitError
 from runtime.archive import packing
 from runtime.archive.inspection import ArchiveLimits, inspect_package
 from runtime.archive.packing import pack_folder
@@ -87,6 +87,7 @@ def test_members_are_stored_unless_compression_is_asked_for(folder: Path, tmp_pa
         (".DS_Store", "a cache or build product"),
         ("digits.egg-info/PKG-INFO", "a cache or build product"),
         (".mtr/store/x", "a cache or build product"),
+        ("mtr.toml", "settings of this machine"),
         ("env/pyvenv.cfg", "a virtual environment"),
         ("conda/conda-meta/history", "a virtual environment"),
         ("requirements.txt", "dependencies and environment files are refused"),
@@ -139,6 +140,15 @@ def test_mtrignore_may_bring_back_what_gitignore_leaves_out(folder: Path) -> Non
     assert "weights.bin" in names
 
 
+def test_a_line_that_is_no_pattern_matches_nothing(folder: Path) -> None:
+    write(folder, ".gitignore", "!\n[z-a]\n\\\n*.bin\r\n")
+    write(folder, "weights.bin")
+
+    names, _ = packed(folder)
+
+    assert names == ["src/layers.py", "train.py", "training_package.json"]
+
+
 def test_an_ignore_file_above_the_folder_changes_nothing(folder: Path) -> None:
     write(folder.parent, ".gitignore", "*\n")
 
@@ -189,6 +199,32 @@ def test_modes_in_the_archive_are_those_of_plain_files(folder: Path, tmp_path: P
 def test_a_missing_folder_is_not_found(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="is not a folder"):
         pack_folder(tmp_path / "nothing", tmp_path / "out.zip")
+
+
+def test_a_destination_in_a_folder_that_is_not_there_is_said(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError, match="cannot write"):
+        pack_folder(folder, tmp_path / "nowhere" / "out.zip")
+
+
+def test_a_full_disk_is_said_and_leaves_nothing(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with open("/dev/full", "wb", buffering=0) as full:  # noqa: PTH123 - a device, not a path of ours
+        monkeypatch.setattr(packing, "_copy", lambda _source, _out, size_bytes: full.write(bytes(size_bytes)))
+
+        with pytest.raises(WorkspaceLimitError, match="No space left on device"):
+            pack_folder(folder, tmp_path / "out.zip")
+
+    assert {entry.name for entry in tmp_path.iterdir()} == {"digits"}
+
+
+def test_a_very_deep_folder_is_refused_not_crashed_on(tmp_path: Path) -> None:
+    here = tmp_path / "digits"
+    here.mkdir()
+    for _ in range(100):
+        here = here / "a"
+        here.mkdir()
+    (here / "b.py").write_text("x")
+
+    refused(tmp_path / "digits", "its path has more than 64 parts")
 
 
 def refused(folder: Path, said: str, error: type[Exception] = ArchiveRejectedError, **limits: int) -> None:
