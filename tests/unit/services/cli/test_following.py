@@ -48,7 +48,7 @@ def end(here, execution_id: str, state: str, error=None) -> None:
 
 
 def carried_out_by(monkeypatch, work) -> None:
-    monkeypatch.setattr(orchestrator, "run_embedded", lambda execution_id, **_: work(execution_id))
+    monkeypatch.setattr(orchestrator, "run_embedded", lambda _here, execution_id, **_: work(execution_id))
 
 
 def test_the_end_is_what_the_ledger_says(here, execution_id, terminal, monkeypatch) -> None:
