@@ -40,8 +40,8 @@ UPLOAD_PARTS_AT_ONCE: Final = 2
 # The object store (defaults of `StoreDeadlines`).
 STORE_CALL_SECONDS: Final = 5.0
 """One answer, or the next bytes of one. A healthy server needs milliseconds."""
-STORE_WRITE_SECONDS: Final = 20.0
-"""One part of an upload: 8 MiB at 0.5 MB/s."""
+STORE_WRITE_SECONDS: Final = 15.0
+"""One part of an upload: 8 MiB at 0.6 MB/s."""
 STORE_RETRY_SECONDS: Final = 10.0
 """No new try is begun after so long without progress; a server that restarts is back in 1 to 5 s."""
 STORE_SLOWEST_BYTES_PER_SECOND: Final = 64 * KIB

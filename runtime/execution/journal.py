@@ -11,7 +11,7 @@ One file an execution, `journal.jsonl`: each line an object with `at` (UTC), `ki
 | `metric` | `split`, `epoch`, `step`, `metrics` |
 | `checkpoint` | `path`, `message` |
 | `log` | `level`, `message` |
-| `output` | `text`: some of the plain lines; `output-<attempt>.log` beside it has them all |
+| `output` | `text`, and `left_out`, how many lines before it are only in `output-<attempt>.log` beside the journal |
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from typing import TYPE_CHECKING, Any, Self
 
 import orjson
 
-from contracts.event import CheckpointEvent, LogEvent, MetricEvent, PhaseEvent
-from contracts.limits import CHUNK_BYTES, JOURNAL_OUTPUT_BURST, JOURNAL_OUTPUT_LINES_PER_SECOND
+from contracts.limits import CHUNK_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-    from contracts.event import Event
+    from runtime.execution.protocol import Event
 
 JOURNAL_NAME = "journal.jsonl"
 POLL_SECONDS = 0.1
 
+_BASE_FIELDS = frozenset({"protocol_version", "event_type", "execution_id", "sequence", "occurred_at"})
 _CONTROL = dict.fromkeys((*range(9), *range(11, 32), *range(127, 160)), "�")
 """A package must not move the cursor, or worse, in the terminal of whoever reads its output."""
 
@@ -170,43 +170,23 @@ def _last_lines(descriptor: int, count: int) -> bytes:
 
 
 class JournalListener:
-    """Writes what a training says into its journal; of plain output only as much as a person can follow."""
+    """Writes what a training says into its journal."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self._allowance = float(JOURNAL_OUTPUT_BURST)
-        self._refilled = time.monotonic()
-        self._left_out = 0
 
     def started(self, *, pid: int, isolation: Mapping[str, str]) -> None:
         """The package's first line is about to run."""
         self._journal.append("log", level="info", message="training started", pid=pid, isolation=dict(isolation))
 
     def event(self, event: Event) -> None:
-        """One typed event."""
-        if isinstance(event, PhaseEvent):
-            self._journal.append("phase", phase=plain_text(event.phase), message=_note(event.message))
-        elif isinstance(event, MetricEvent):
-            fields = {"split": event.split, "epoch": event.epoch, "step": event.step, "metrics": event.metrics}
-            self._journal.append("metric", **fields)
-        elif isinstance(event, LogEvent):
-            self._journal.append("log", level=event.level, message=plain_text(event.message))
-        elif isinstance(event, CheckpointEvent):
-            self._journal.append("checkpoint", path=plain_text(event.path), message=_note(event.message))
+        """One typed event, without what every event has."""
+        fields = {name: value for name, value in event.to_document().items() if name not in _BASE_FIELDS}
+        for name in ("phase", "message", "path"):
+            if isinstance(fields.get(name), str):
+                fields[name] = plain_text(fields[name])
+        self._journal.append(event.event_type, **fields)
 
-    def output(self, line: str) -> None:
-        """One plain line; those over the rate are counted and left out."""
-        now = time.monotonic()
-        earned = (now - self._refilled) * JOURNAL_OUTPUT_LINES_PER_SECOND
-        self._allowance, self._refilled = min(JOURNAL_OUTPUT_BURST, self._allowance + earned), now
-        if self._allowance < 1:
-            self._left_out += 1
-            return
-        self._allowance -= 1
-        more = {"left_out_before": self._left_out} if self._left_out else {}
-        self._left_out = 0
-        self._journal.append("output", text=plain_text(line), **more)
-
-
-def _note(message: str | None) -> str | None:
-    return None if message is None else plain_text(message)
+    def output(self, line: str, left_out: int) -> None:
+        """One plain line."""
+        self._journal.append("output", text=plain_text(line), **({"left_out": left_out} if left_out else {}))

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from contracts.event import Event
     from contracts.execution import ExecutionRequest
     from contracts.submission import Resources
     from runtime.execution.environment import Python
+    from runtime.execution.protocol import Event
     from runtime.execution.workspace import Workspace
     from runtime.settings import Settings
 
@@ -137,6 +137,6 @@ class TrainingListener(Protocol):
         """One typed event, checked, in order."""
         ...
 
-    def output(self, line: str) -> None:
-        """One plain line. Where a package prints faster than anybody reads, some are left out."""
+    def output(self, line: str, left_out: int) -> None:
+        """One plain line; `left_out` lines before it are only in the log: the package prints faster than people read."""
         ...
