@@ -73,6 +73,8 @@ _EXTRA_ZIP64: Final = 0x0001
 _EXTRA_UNICODE_PATH: Final = 0x7075
 _NO_EXTRA: Final[dict[int, bytes]] = {}
 
+_NEWEST_VERSION: Final = 63
+"""6.3, the last version of the format that says what a reader must know."""
 _METHOD_ENCRYPTED: Final = 99
 """AES; the method that is meant stands in an extra field."""
 
@@ -250,7 +252,7 @@ def _read_entries(source: ArchiveSource, directory: _Directory, violations: Viol
             violations.stop("", f"entry {len(entries) + 1} of its directory is not an entry")
         if len(entries) == directory.entries:
             violations.stop("", f"its directory has more entries than the {directory.entries} of its end record")
-        (_, _, _, flags, method, _, _, crc32, packed_bytes, size_bytes, name_bytes, extra_bytes, comment_bytes,
+        (_, _, needed, flags, method, _, _, crc32, packed_bytes, size_bytes, name_bytes, extra_bytes, comment_bytes,
          disk, _, attributes, header_offset) = _CENTRAL.unpack_from(content, at)  # fmt: skip
         name_at = at + _CENTRAL.size
         extra_at = name_at + name_bytes
@@ -266,6 +268,8 @@ def _read_entries(source: ArchiveSource, directory: _Directory, violations: Viol
                 size_bytes, packed_bytes, header_offset = _resolve((size_bytes, packed_bytes, header_offset), zip64)
             if disk not in (0, _FULL16):
                 raise _EntryRefusedError("it lies on another disk")  # noqa: TRY301 - one way out for all rules
+            if needed & 0xFF > _NEWEST_VERSION:
+                raise _EntryRefusedError("it needs a newer reader than there is")  # noqa: TRY301 - as above
             _check_kind(flags, method, attributes, packed_bytes, size_bytes)
         except _EntryRefusedError as error:
             violations.add(_show(raw_name), str(error))

@@ -83,6 +83,7 @@ class Entry:
     both: Header = field(default_factory=Header)
     offset: int | None = None
     disk: int = 0
+    needed: int = 20
     gap: bytes = b""  # bytes behind the member that belong to nobody
 
     def packed_bytes(self) -> bytes:
@@ -173,7 +174,7 @@ def _local(entry: Entry, packed: bytes) -> bytes:
 def _central(entry: Entry, packed: bytes, offset: int) -> bytes:
     name, flags, method, crc32, packed_size, size, extra = _fields(entry, entry.central, packed)
     header = struct.pack(
-        "<4s6H3L5H2L", b"PK\1\2", 3 << 8 | 20, 20, flags, method, 0, 33, crc32, packed_size, size, len(name),
+        "<4s6H3L5H2L", b"PK\1\2", 3 << 8 | 20, entry.needed, flags, method, 0, 33, crc32, packed_size, size, len(name),
         len(extra), 0, entry.disk, 0, entry.mode << 16 | entry.attributes, offset,
     )  # fmt: skip
     return header + name + extra
@@ -422,6 +423,7 @@ HOSTILE: tuple[Hostile, ...] = (
     Hostile("masked-headers", _changed(flags=0x2000), "it is encrypted"),
     Hostile("patch", _changed(flags=0x20), "a patch to another file"),
     Hostile("unknown-method", _changed(both=Header(method=93)), "packed by method 93"),
+    Hostile("newer-version", _changed(needed=70), "needs a newer reader than there is"),
     Hostile("garbage-content", _changed(packed=b"\xff" * 40), "it does not unpack"),
     Hostile("cut-content", _changed(packed=deflate(CODE)[:-3]), "its content is cut off"),
     Hostile("wrong-checksum", _changed(both=Header(crc32=1)), "do not have its checksum"),
