@@ -22,7 +22,7 @@ from contracts.errors import (
     StorageRefusedError,
     StorageUnavailableError,
 )
-from contracts.limits import CHUNK_BYTES
+from contracts.limits import ABANDONED_WRITE_SECONDS, CHUNK_BYTES
 from runtime.store.backend import LOGICAL_BUCKETS, ObjectStat
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ class FolderBackend:
         self.root = root.absolute()
         self._buckets: Mapping[str, str] = {bucket: os.fspath(self.root / bucket) for bucket in LOGICAL_BUCKETS}
         self._staging = os.fspath(self.root / STAGING_FOLDER)
+        self._swept = False
 
     @property
     def identity(self) -> str:
@@ -129,6 +130,7 @@ class FolderBackend:
         """A file under `.staging` of the same root, hence on the same file system."""
         path = f"{self._staging}/{uuid.uuid4().hex}"
         try:
+            self._sweep_once()
             try:
                 descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, OBJECT_MODE)
             except FileNotFoundError:
@@ -137,6 +139,17 @@ class FolderBackend:
         except OSError as error:
             _raise_for(error, bucket, key)
         return _StagedFile(descriptor, path, self.path(bucket, key), bucket, key)
+
+    def _sweep_once(self) -> None:
+        """Removes what killed processes left staged; at the first write, so that nobody has to remember it."""
+        if self._swept:
+            return
+        self._swept = True
+        with contextlib.suppress(FileNotFoundError):
+            for left in os.scandir(self._staging):
+                with contextlib.suppress(FileNotFoundError):
+                    if time.time() - left.stat(follow_symlinks=False).st_mtime > ABANDONED_WRITE_SECONDS:
+                        os.unlink(left.path)  # noqa: PTH108 - see stat
 
     def list(self, bucket: str, prefix: str) -> Iterator[tuple[str, ObjectStat]]:
         """Walks the folder that the prefix names and keeps what starts with it."""

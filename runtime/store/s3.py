@@ -28,7 +28,9 @@ from contracts.errors import (
     StorageUnavailableError,
 )
 from contracts.limits import (
+    ABANDONED_WRITE_SECONDS,
     CHUNK_BYTES,
+    MIB,
     SINGLE_PUT_BYTES,
     SMALL_OBJECT_BYTES,
     STORE_CALL_SECONDS,
@@ -116,18 +118,19 @@ class S3Backend:
 
     def __init__(self, settings: S3Settings, deadlines: StoreDeadlines) -> None:
         self._settings, self._deadlines = settings, deadlines
-        self._readers: dict[str, opendal.Operator] = {}
-        self._listers: dict[str, opendal.Operator] = {}
-        self._writers: dict[str, opendal.Operator] = {}
+        self._swept: set[str] = set()
+        self._quick_operators: dict[str, opendal.Operator] = {}
+        self._listing_operators: dict[str, opendal.Operator] = {}
+        self._patient_operators: dict[str, opendal.Operator] = {}
         for real in set(settings.buckets.values()):
             plain = _operator(settings, real)
-            self._readers[real] = plain.layer(
+            self._quick_operators[real] = plain.layer(
                 TimeoutLayer(timeout=deadlines.call_seconds, io_timeout=deadlines.call_seconds)
             )
-            self._listers[real] = self._readers[real].layer(_retry_layer(deadlines.retry_seconds))
-            self._writers[real] = plain.layer(
+            self._listing_operators[real] = self._quick_operators[real].layer(_retries())
+            self._patient_operators[real] = plain.layer(
                 TimeoutLayer(timeout=deadlines.write_seconds, io_timeout=deadlines.write_seconds)
-            ).layer(_retry_layer(deadlines.retry_seconds))
+            ).layer(_retries())
         self._administration = S3Administration(
             settings.endpoint or f"https://s3.{settings.region}.amazonaws.com",
             settings.region,
@@ -144,7 +147,7 @@ class S3Backend:
 
     def stat(self, bucket: str, key: str) -> ObjectStat:
         """One HEAD request."""
-        reader = self._reader(bucket)
+        reader = self._quick(bucket)
         return self._retried(lambda: _stat_of(reader.stat(key)), bucket, key)
 
     @property
@@ -190,7 +193,7 @@ class S3Backend:
         as expected; a stream with a buffer one byte too large does neither, and costs a fifth more. So a plain one is
         used where the object is certain to be the one whose size is known.
         """
-        reader = self._reader(bucket)
+        reader = self._quick(bucket)
         if known is not None and known.etag and known.size_bytes <= SMALL_OBJECT_BYTES:
             etag = known.etag
             return self._retried(lambda: reader.read(key, if_match=etag), bucket, key)
@@ -213,7 +216,7 @@ class S3Backend:
         3. A break that may pass is answered by a new request from where the last one ended.
         4. An object that was replaced meanwhile is an error, not a continuation.
         """
-        reader = self._reader(bucket)
+        reader = self._quick(bucket)
         found = self.stat(bucket, key)
         etag = etag or found.etag
         deadline = time.monotonic() + STORE_STREAM_ALLOWANCE_SECONDS + found.size_bytes / STORE_SLOWEST_BYTES_PER_SECOND
@@ -242,11 +245,11 @@ class S3Backend:
 
     def create(self, bucket: str, key: str, content: bytes) -> bool:
         """One conditional PUT, retried: an answer that was lost leaves our own bytes there, which then count as found."""
-        writer = self._writer(bucket)
+        operator = self._quick(bucket) if len(content) <= MIB else self._patient(bucket)
 
         def attempt() -> bool:
             try:
-                writer.write(key, content, if_not_exists=True)
+                operator.write(key, content, if_not_exists=True)
             except vendor.ConditionNotMatch:
                 return False
             return True
@@ -255,7 +258,8 @@ class S3Backend:
 
     def stage(self, bucket: str, key: str) -> _MultipartWrite:
         """A multipart upload: its parts are nobody's object until it is completed, and completing it is conditional."""
-        writer = self._writer(bucket)
+        self._sweep_once(bucket)
+        writer = self._patient(bucket)
         try:
             upload = writer.open(key, "wb", chunk=SINGLE_PUT_BYTES, concurrent=UPLOAD_PARTS_AT_ONCE, if_not_exists=True)
         except _VENDOR_ERRORS as error:
@@ -264,18 +268,26 @@ class S3Backend:
 
     def list(self, bucket: str, prefix: str) -> Iterator[tuple[str, ObjectStat]]:
         """Pages of 1 000, each retried by itself: servers differ in their order, so a last key says nothing."""
-        lister = self._listers[self._settings.buckets[bucket]]
-        try:
-            for entry in lister.list(prefix, recursive=True):
-                if entry.metadata.is_file:
-                    yield entry.path, _stat_of(entry.metadata)
-        except _VENDOR_ERRORS as error:
-            _raise_for(error, bucket, prefix)
+        lister = self._listing_operators[self._settings.buckets[bucket]]
+        tries = _Tries(self._deadlines.retry_seconds)
+        while True:
+            begun = False
+            try:
+                for entry in lister.list(prefix, recursive=True):
+                    begun = True
+                    if entry.metadata.is_file:
+                        yield entry.path, _stat_of(entry.metadata)
+            except _VENDOR_ERRORS as error:
+                if begun:  # from the start again would give keys twice
+                    _raise_for(error, bucket, prefix)
+                tries.wait_or_raise(error, bucket, prefix)
+            else:
+                return
 
     def delete(self, bucket: str, key: str) -> None:
         """One DELETE request."""
-        writer = self._writer(bucket)
-        self._retried(lambda: writer.delete(key), bucket, key)
+        operator = self._quick(bucket)
+        self._retried(lambda: operator.delete(key), bucket, key)
 
     def ensure_buckets(self) -> tuple[str, ...]:
         """Makes what is not there."""
@@ -295,29 +307,36 @@ class S3Backend:
             self.read(logical, probe, expected_bytes=5)
             self.delete(logical, probe)
 
-    def drop_abandoned_uploads(self, *, older_than_seconds: float) -> int:
-        """Aborts uploads of ours that were begun so long ago and never finished; returns how many."""
-        dropped = 0
-        for real in sorted(set(self._settings.buckets.values())):
+    def _sweep_once(self, bucket: str) -> None:
+        """Aborts uploads of ours that were begun long ago and never finished: their parts are paid for until then.
+
+        At the first large write to a bucket, so that nobody has to remember it. A server that does not list uploads
+        keeps nobody from writing.
+        """
+        real = self._settings.buckets[bucket]
+        if real in self._swept or not self._settings.access_key:
+            return
+        self._swept.add(real)
+        with contextlib.suppress(RuntimeFault):
             for upload in self._administration.pending_uploads(real, "training-code-runtime/"):
-                if time.time() - upload.started.timestamp() > older_than_seconds:
+                if time.time() - upload.started.timestamp() > ABANDONED_WRITE_SECONDS:
                     self._administration.abort_upload(real, upload)
-                    dropped += 1
-        return dropped
 
     def _drop_pending(self, bucket: str, key: str) -> None:
         """The key exists, so every unfinished upload to it is lost already; parts would be paid for for ever."""
         real = self._settings.buckets[bucket]
+        if not self._settings.access_key:  # the environment's credentials are OpenDAL's to find; the sweep is for keys
+            return
         with contextlib.suppress(RuntimeFault):  # what is left over is swept later; it must not hide the outcome
             for upload in self._administration.pending_uploads(real, key):
                 if upload.key == key:
                     self._administration.abort_upload(real, upload)
 
-    def _reader(self, bucket: str) -> opendal.Operator:
-        return self._readers[self._settings.buckets[bucket]]
+    def _quick(self, bucket: str) -> opendal.Operator:
+        return self._quick_operators[self._settings.buckets[bucket]]
 
-    def _writer(self, bucket: str) -> opendal.Operator:
-        return self._writers[self._settings.buckets[bucket]]
+    def _patient(self, bucket: str) -> opendal.Operator:
+        return self._patient_operators[self._settings.buckets[bucket]]
 
     def _retried(self, attempt: Callable[[], Answer], bucket: str, key: str) -> Answer:
         try:
@@ -420,12 +439,13 @@ def _common_start(keys: Collection[str]) -> str:
     return first[:length]
 
 
-def _retry_layer(retry_seconds: float) -> RetryLayer:
-    """Retries inside one listing or upload, where only OpenDAL knows what to repeat: pauses of about `retry_seconds`."""
-    pauses, times = 0.0, 0
-    while (pause := min(0.1 * 2**times, 2.0)) + pauses <= retry_seconds:
-        pauses, times = pauses + pause, times + 1
-    return RetryLayer(max_times=times, factor=2.0, min_delay=0.1, max_delay=2.0)
+def _retries() -> RetryLayer:
+    """For what is made of many requests, where only OpenDAL knows which to repeat: a page, a part.
+
+    Three and a half seconds of pauses outlast a server's restart; a server that takes requests and answers none costs
+    four times the deadline of one call.
+    """
+    return RetryLayer(max_times=3, factor=2.0, min_delay=0.5, max_delay=2.0)
 
 
 def _stat_of(metadata: Metadata) -> ObjectStat:
