@@ -224,10 +224,12 @@ def normalize_relative_path(value: str) -> str:
     """
     path = value.strip().replace("\\", "/")
     parts = path.split("/")
-    if not path or set(parts) <= {".", ""}:
-        reason = "is empty" if not path.strip("/.") else "names no file"
+    if not path:
+        reason = "is empty"
     elif path.startswith("/") or _DRIVE.match(path):
         reason = "is absolute"
+    elif set(parts) <= {".", ""}:
+        reason = "names no file"
     elif ".." in parts:
         reason = "has a '..' part"
     elif "\0" in path:

@@ -45,6 +45,7 @@ def schema_violations(schema: dict[str, Any]) -> list[Found]:
     )
     try:
         found = [_described(error) for error in itertools.islice(checker.iter_errors(schema), _MAX_VIOLATIONS)]
+        found.sort(key=lambda each: [str(step) for step in each[0]])  # the dialect is a set of vocabularies
         return found or list(itertools.islice(_foreign_parts(schema), _MAX_VIOLATIONS))
     except RecursionError:
         return [([], "is nested too deeply to be checked")]

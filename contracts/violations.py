@@ -128,6 +128,13 @@ _MUST_BE = {
     "tuple_type": "a list",
 }
 
+_BOUNDS = {
+    "greater_than": ("greater than", "gt"),
+    "greater_than_equal": ("at least", "ge"),
+    "less_than": ("less than", "lt"),
+    "less_than_equal": ("at most", "le"),
+}
+
 
 def _sentence(detail: ErrorDetails, contract: Any) -> str:
     value, limits, what = detail["input"], detail.get("ctx", {}), detail["type"]
@@ -160,10 +167,10 @@ def _sentence(detail: ErrorDetails, contract: Any) -> str:
         return f"has {limits['actual_length']} entries, must have at least {limits['min_length']}"
     if what == "too_long":
         return f"has {limits['actual_length'] or 'more'} entries, may have {limits['max_length']}"
-    bounds = {"greater_than": "gt", "greater_than_equal": "ge", "less_than": "lt", "less_than_equal": "le"}
-    if what in bounds:
-        words = {"gt": "greater than", "ge": "at least", "lt": "less than", "le": "at most"}[bounds[what]]
-        return f"is {quoted(value)}, must be {words} {limits[bounds[what]]}"
+    if what in _BOUNDS:
+        words, key = _BOUNDS[what]
+        bound = limits[key]
+        return f"is {quoted(value)}, must be {words} {int(bound) if float(bound).is_integer() else bound}"
     if what == "value_error":
         return str(limits["error"])
     return detail["msg"]
