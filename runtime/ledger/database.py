@@ -102,8 +102,9 @@ class Database:
 def insert_once(connection: Connection, table: Table, values: Mapping[str, Any]) -> bool:
     """Afterwards a row with this key exists; true when it is this one. An older row is left alone."""
     insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
-    done = connection.execute(insert(table).values(**values).on_conflict_do_nothing())
-    return done.rowcount == 1
+    # Asked back, not counted: PostgreSQL's driver does not say how many rows such an insert made.
+    written = insert(table).values(**values).on_conflict_do_nothing().returning(*table.primary_key)
+    return connection.execute(written).first() is not None
 
 
 _encode = partial(json.dumps, separators=(",", ":"), allow_nan=False)
