@@ -287,18 +287,24 @@ class Init:
             launch_init(order, features, status, word)
         os.close(status)
         os.close(word)
-        said = self.read_line().split(b" ", 1)
-        if said[0] == b"init":
-            self.pid = int(said[1])
-            said = self.read_line().split(b" ", 1)
+        pid, answer = 0, b""
+        while not (pid and answer):  # the launcher says the pid, the init the rest, in any order
+            line = self.read_line()
+            if line.startswith(b"init "):
+                pid = int(line[5:])
+            elif line:
+                answer = line
+            else:
+                break
         os.waitpid(launcher, 0)  # now the init is our own child
-        if said[0] != b"ready":
+        if not pid or answer != b"ready":
             self.close()
-            if hasattr(self, "pid"):
-                kill(self.pid)
-                os.waitpid(self.pid, 0)
-            refused, _, reason = (said[1] if len(said) > 1 else b"").decode(errors="replace").partition(":")
+            if pid:
+                kill(pid)
+                os.waitpid(pid, 0)
+            refused, _, reason = answer.partition(b" ")[2].decode(errors="replace").partition(":")
             raise RefusedError(tuple(refused.split(",")) if refused else tuple(features), reason or "it died")
+        self.pid = pid
 
     def read_line(self) -> bytes:
         """The next line that it says; empty once it is gone."""
@@ -614,6 +620,7 @@ class Supervisor:
         self._tree: Tree
         self._disk = Disk(order["view"]["writable"])
         self._broken = False
+        self._killed = False
 
     def run(self) -> None:
         """Afterwards the tree has run and is gone."""
@@ -749,6 +756,7 @@ class Supervisor:
 
     def _kill_tree(self) -> None:
         """Kills the runner, or where the init is process 1 of a namespace, all at once."""
+        self._killed = True
         if "processes" in self._init.features:
             kill(self._init.pid)
             return
@@ -780,7 +788,7 @@ class Supervisor:
 
     def _say_end(self) -> None:
         """Ends what is left and reports how it was."""
-        outlived = sum(1 for pid in descendants() if pid != self._init.pid and alive(pid))
+        outlived = 0 if self._killed else sum(1 for pid in descendants() if pid != self._init.pid and alive(pid))
         left = self._end_tree()
         ended = self._ended or 0
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
