@@ -284,6 +284,32 @@ def load_settings(
     return settings
 
 
+def change_settings(settings: Settings, changes: Mapping[str, Any], *, place: str) -> Settings:
+    """`settings` with some of them decided anew elsewhere, in a Prefect block for instance; the others stay.
+
+    Args:
+        settings: what holds so far.
+        changes: values by the settings' own names.
+        place: where they were decided, as the message shall say it.
+
+    Raises:
+        InvalidSettingsError: a name is no setting or its value is not what it must be; `context["violations"]` lists all.
+    """
+    fields = Settings.model_fields
+    violations = [
+        {"path": f"{name} in {place}", "message": _unknown(name, fields)} for name in changes if name not in fields
+    ]
+    known = {name: value for name, value in changes.items() if name in fields}
+    values = {**{name: getattr(settings, name) for name in fields}, **known}
+    try:
+        changed = Settings.model_validate(values)
+    except ValidationError as error:
+        violations += _violations_of(error, values, {name: f"{name} in {place}" for name in known})
+    if violations:
+        raise _refused(violations)
+    return changed
+
+
 def _find_file(directory: Path) -> Path | None:
     return next((file for at in (directory, *directory.parents) if (file := at / SETTINGS_FILE).is_file()), None)
 
@@ -411,6 +437,6 @@ def _refused(violations: list[dict[str, str]]) -> InvalidSettingsError:
     said = "; ".join(f"{violation['path']}: {violation['message']}" for violation in violations)
     return InvalidSettingsError(
         f"the settings are wrong: {said}",
-        hint=f"Correct the named keys in {SETTINGS_FILE} or the environment; nothing runs before that.",
+        hint=f"Correct the named keys where they are set ({SETTINGS_FILE}, the environment); nothing runs before that.",
         context={"violations": violations},
     )

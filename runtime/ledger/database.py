@@ -57,7 +57,7 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """One consistent view.
+        """A transaction that changes nothing.
 
         Raises:
             LedgerUnavailableError: the database does not answer.

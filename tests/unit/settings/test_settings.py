@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from contracts.errors import InvalidSettingsError
-from runtime.settings import Settings, load_settings
+from runtime.settings import Settings, change_settings, load_settings
 
 
 def write(folder: Path, text: str) -> Path:
@@ -211,3 +211,23 @@ def test_the_policy_is_what_the_settings_say(tmp_path) -> None:
     policy = Settings(home=tmp_path, execution_enabled=True, runtime_ids=("a",)).policy()
 
     assert (policy.execution_enabled, policy.runtime_ids, policy.allow_script_managed_data) == (True, ("a",), False)
+
+
+def test_settings_decided_elsewhere_replace_only_what_they_name(tmp_path) -> None:
+    settings = Settings(home=tmp_path, idle_timeout_seconds=7.0, s3_secret_key="hush")
+
+    changed = change_settings(settings, {"execution_enabled": True}, place="the block mtr")
+
+    assert changed == settings.model_copy(update={"execution_enabled": True})
+
+
+def test_a_wrong_setting_decided_elsewhere_is_named_with_its_place(tmp_path) -> None:
+    with pytest.raises(InvalidSettingsError) as refused:
+        change_settings(
+            Settings(home=tmp_path), {"execution_enabled": "true", "max_proceses": 3}, place="the block mtr"
+        )
+
+    assert refused.value.context["violations"] == [
+        {"path": "max_proceses in the block mtr", "message": "is no setting; did you mean max_processes?"},
+        {"path": "execution_enabled in the block mtr", "message": "is text, must be true; execution stays off"},
+    ]
