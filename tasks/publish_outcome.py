@@ -1,0 +1,176 @@
+"""Stage 10: the execution has its one end in the ledger, and its workspace is gone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from contracts.errors import CancelledError, RuntimeFault
+from contracts.result import ResultError, TrainingResult
+from runtime.execution.workspace import Workspace
+from tasks.persist_artifacts import succeeded_result
+from tasks.showing import escape, readable_size, show_markdown
+from tasks.stage import stage
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from runtime.handover import AttemptEnd
+    from runtime.installation import Installation
+    from runtime.ledger import Execution
+    from runtime.registry.models import RegisteredModel
+    from tasks.run import Run
+
+_MESSAGE_CHARACTERS = 8_000
+"""What the contract of a result allows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How an execution ends.
+
+    Attributes:
+        state: what the ledger will say.
+        result: the document for the platform.
+        error: the typed error; `None` for a success.
+        artifacts: `[{"artifact", "object"}]`.
+        model: the registered model.
+    """
+
+    state: Literal["succeeded", "failed", "cancelled"]
+    result: TrainingResult
+    error: RuntimeFault | None = None
+    artifacts: list[dict[str, Any]] = field(default_factory=list)
+    model: RegisteredModel | None = None
+
+    @classmethod
+    def of_success(cls, end: AttemptEnd, model: RegisteredModel | None) -> Outcome:
+        """The outcome of an attempt whose artifacts are stored and whose model, if it left one, is registered."""
+        return cls(state="succeeded", result=_result(end, None, end.execution_id), artifacts=end.artifacts, model=model)
+
+    @classmethod
+    def of_fault(cls, execution_id: str, fault: RuntimeFault, stage: str, end: AttemptEnd | None) -> Outcome:
+        """The outcome of an execution that `fault` ended in `stage`; what an attempt left is still told."""
+        error = ResultError(
+            stage=stage,
+            error_type=fault.code,
+            message=f"{fault.message} {fault.hint}".strip()[:_MESSAGE_CHARACTERS] or fault.code,
+            retryable=fault.retry != "never",
+        )
+        return cls(
+            state="cancelled" if isinstance(fault, CancelledError) else "failed",
+            result=_result(end, error, execution_id),
+            error=fault,
+            artifacts=end.artifacts if end else [],
+        )
+
+
+@stage(retried=True)
+def publish_outcome(run: Run, outcome: Outcome) -> Execution:
+    """The execution as the ledger has it, with its end and without its workspace. In the UI: what was removed.
+
+    Retry: safe; the same end is written once, and a workspace that is gone stays gone.
+
+    Raises:
+        ConflictError: the execution has another end, which stays.
+        LedgerUnavailableError: the ledger does not answer.
+    """
+    execution, removed = write_end(run.installation, run.execution_id, outcome)
+    show_markdown("outcome", _markdown(outcome, removed), "How it ended, and what was removed")
+    run.tell("state", state=outcome.state, message=_line(outcome))
+    return execution
+
+
+def write_end(installation: Installation, execution_id: str, outcome: Outcome) -> tuple[Execution, Cleaning]:
+    """As the stage, for whoever ends an execution that nobody works on.
+
+    Raises:
+        ConflictError, LedgerUnavailableError: as the stage.
+    """
+    finished = installation.ledger.finish(
+        execution_id,
+        state=outcome.state,
+        result=outcome.result.to_document(),
+        error=None if outcome.error is None else outcome.error.to_document(),
+        artifacts=outcome.artifacts,
+        model=None if outcome.model is None else outcome.model.to_document(),
+    )
+    removed = _remove_workspaces(installation.settings.workspace_root, execution_id)
+    installation.ledger.set_workspace_cleaned(execution_id, removed.complete)
+    return installation.ledger.get(execution_id), removed
+
+
+@dataclass(slots=True)
+class Cleaning:
+    """What was removed on this machine, and what could not be."""
+
+    files: int = 0
+    bytes: int = 0
+    attempts: list[int] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is left."""
+        return not self.left
+
+
+def _remove_workspaces(root: Path, execution_id: str) -> Cleaning:
+    """Takes away what attempts on this machine left. What cannot be removed is said, and never hides how it ended."""
+    cleaning = Cleaning()
+    for workspace in Workspace.find(root, execution_id):
+        try:
+            removed = workspace.remove()
+        except RuntimeFault as fault:
+            cleaning.left.append(fault.message)
+            continue
+        cleaning.files += removed.files
+        cleaning.bytes += removed.bytes
+        cleaning.attempts.append(workspace.attempt)
+    return cleaning
+
+
+def _result(end: AttemptEnd | None, error: ResultError | None, execution_id: str) -> TrainingResult:
+    completion = end.published_completion() if end else None
+    if error is None and completion is not None and end is not None:
+        verified = tuple(stored["artifact"] for stored in end.artifacts)
+        return TrainingResult.model_validate(
+            succeeded_result(execution_id, completion, ()).model_dump() | {"artifacts": verified}
+        )
+    return TrainingResult(
+        execution_id=execution_id,
+        status="cancelled" if error is not None and error.error_type == CancelledError.code else "failed",
+        summary=completion.summary if completion else None,
+        metrics=completion.metrics if completion else {},
+        artifacts=TrainingResult.model_validate(
+            {
+                "execution_id": execution_id,
+                "status": "succeeded",
+                "artifacts": [stored["artifact"] for stored in end.artifacts] if end else [],
+            }
+        ).artifacts,
+        error=error,
+    )
+
+
+def _line(outcome: Outcome) -> str:
+    if outcome.error is not None:
+        return f"{outcome.error.message} {outcome.error.hint}"
+    return f"{outcome.model.name} v{outcome.model.version} registered" if outcome.model else "no model to register"
+
+
+def _markdown(outcome: Outcome, cleaning: Cleaning) -> str:
+    parts = [f"# {outcome.state}", ""]
+    if outcome.error is not None:
+        parts += [f"**{outcome.error.code}**: {escape(outcome.error.message)}", "", f"→ {escape(outcome.error.hint)}", ""]
+        said = outcome.error.context.get("traceback")
+        if isinstance(said, str):
+            parts += ["```text", said.replace("```", "'''"), "```", ""]
+    if outcome.model is not None:
+        parts += [f"Registered: **{outcome.model.name} v{outcome.model.version}**", ""]
+    parts.append(
+        f"Removed here: {cleaning.files} files, {readable_size(cleaning.bytes)} "
+        f"(attempts {', '.join(map(str, sorted(cleaning.attempts))) or 'none; each attempt removes its own'})"
+    )
+    parts += [f"**Not removed**: {escape(left)}" for left in cleaning.left]
+    return "\n".join([*parts, ""])
