@@ -43,7 +43,7 @@ class ByColumn:
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         (row_type,) = get_args(source)
-        columns = _Columns(row_type)
+        columns = Columns(row_type)
 
         def check(value: Any, one_by_one: core_schema.ValidatorFunctionWrapHandler, info: Any) -> Any:
             if type(value) is list and 0 < len(value) <= self.max_length:
@@ -64,7 +64,7 @@ class _Field:
     default: Callable[[], Any]
     required: bool
     nullable: bool
-    rows: _Columns | None
+    rows: Columns | None
 
     @cached_property
     def check(self) -> Callable[[Any], list[Any]]:
@@ -85,16 +85,14 @@ class _Field:
             except ValidationError:
                 return None
         present = [value for value in column if value is not None] if self.nullable else column
-        if not present:
-            return column
-        rows = self.rows.normalized(present, owned=owned)
-        if rows is None or len(rows) == len(column):
-            return rows
+        rows = self.rows.normalized(present, owned=owned) if present else present
+        if rows is None or rows is present:
+            return column if rows is present else None
         following = iter(rows)
         return [value if value is None else next(following) for value in column]
 
 
-class _Columns:
+class Columns:
     """The fields of a typed dict."""
 
     def __init__(self, row_type: Any) -> None:
@@ -110,19 +108,22 @@ class _Columns:
         return frozenset(name for name, field in self._fields.items() if field.required)
 
     def normalized(self, rows: list[Any], *, owned: bool) -> list[Any] | None:
-        """The rows with every default, or None where they are not seen to be valid.
+        """The rows with every default, or None where they are not seen to be valid; `rows` itself where nothing changed.
 
         Args:
             rows: at least one.
             owned: whether `rows` may be completed in place.
         """
         whole: list[Any] = []
+        same = True
         for start in range(0, len(rows), _ROWS_PER_BATCH):
-            batch = self._batch(rows[start : start + _ROWS_PER_BATCH], owned=owned)
+            given = rows[start : start + _ROWS_PER_BATCH]
+            batch = self._batch(given, owned=owned)
             if batch is None:
                 return None
+            same = same and batch is given
             whole += batch
-        return whole
+        return rows if same else whole
 
     def _batch(self, rows: list[Any], *, owned: bool) -> list[Any] | None:
         if set(map(type, rows)) != {dict} or len(set(map(len, rows))) != 1:
@@ -136,10 +137,11 @@ class _Columns:
                 column = [row[name] for row in rows]
             except KeyError:
                 return None
-            checked = self._fields[name].normalized(column, owned=owned)
+            field = self._fields[name]
+            checked = field.normalized(column, owned=owned)
             if checked is None:
                 return None
-            same = same and _identical(checked, column)
+            same = same and (checked is column or (field.rows is None and _identical(checked, column)))
             columns[name] = checked
         missing = {name: field.default for name, field in self._fields.items() if name not in names}
         if same and (owned or not missing):
@@ -155,7 +157,7 @@ class _Columns:
 
 def _identical(checked: list[Any], given: list[Any]) -> bool:
     """Equal, and of the same types: `3.0` was normalized to `3`, which equals it."""
-    return checked is given or (checked == given and set(map(type, checked)) == set(map(type, given)))
+    return checked == given and set(map(type, checked)) == set(map(type, given))
 
 
 def _unseen(_column: list[Any]) -> bool:
@@ -176,7 +178,7 @@ def _field(hint: Any) -> _Field:
     branches = [branch for branch in get_args(bare) if branch is not type(None)]
     nullable = type(None) in get_args(bare)
     inner = branches[0] if nullable and len(branches) == 1 else bare
-    return _Field(hint, default, required, nullable, _Columns(inner) if is_typeddict(inner) else None)
+    return _Field(hint, default, required, nullable, Columns(inner) if is_typeddict(inner) else None)
 
 
 def _constantly(value: Any) -> Callable[[], Any]:
