@@ -214,11 +214,10 @@ def _failed(failure: Failure, evidence: Evidence) -> RuntimeFault:
             hint="Correct it; modules that are missing here are not part of its runtime, and packages bring no dependencies.",
             context=context,
         )
-    return PackageRaisedError(
-        f"the package raised {said}{at}",
-        hint=f"Correct the package{f' at {place}' if place else ''}; the traceback is in the log and in the context.",
-        context=context,
-    )
+    hint = f"Correct the package{f' at {place}' if place else ''}; the traceback is in the log and in the context."
+    if failure.errno == errno.EROFS:
+        hint = "Write to output_dir, the temporary folder or the home folder: everything else is read-only."
+    return PackageRaisedError(f"the package raised {said}{at}", hint=hint, context=context)
 
 
 def _wrong_value(failure: Failure) -> RuntimeFault:
@@ -259,8 +258,9 @@ def _ended(evidence: Evidence) -> RuntimeFault:
     record = evidence.record
     tail = "\n".join(record.output_tail[-_TAIL_LINES:])
     if record.signal in _SENT_BY_OTHERS:
+        peak = f"; its memory peaked at {size(record.peak_memory_bytes)}" if record.peak_memory_bytes else ""
         return KilledError(
-            f"the training process was ended by {record.signal} from outside; its memory peaked at {size(record.peak_memory_bytes)}",
+            f"the training process was ended by {record.signal} from outside{peak}",
             hint="Somebody or something on the machine ended it; it may run again as another attempt.",
             context={"signal": record.signal, "peak_bytes": record.peak_memory_bytes},
         )

@@ -379,8 +379,10 @@ HOSTILE: dict[str, Hostile] = {
     ),
     "removes_its_input": Hostile(
         _train("import shutil\nshutil.rmtree(context['workspace']['input_dir'] + '/dataset/')\nreturn {}"),
-        "input_modified",
-        "0.txt",
+        "package_raised",
+        "Read-only file system",
+        fallback_code="input_modified",
+        fallback_says="the package changed its input",
     ),
     "removes_its_workspace": Hostile(
         _train("import shutil\nshutil.rmtree(context['workspace']['root_dir'], ignore_errors=True)\nreturn {}"),
