@@ -11,13 +11,13 @@ from rich.table import Table
 
 from contracts.errors import DigestMismatchError, RuntimeFault, codes
 from runtime.installation import Installation
+from runtime.requests import existing_path, find_data, find_snapshot, pin_data, read_source_manifest
 from services.cli.options import Json, Name, command_group, example
 from services.cli.terminal import Terminal, facts, human_bytes, table
-from services.requests import existing_path, find_data, find_snapshot, pin_data, read_source_manifest
 
 if TYPE_CHECKING:
     from runtime.registry.snapshots import VerifyReport
-    from services.requests import FoundData
+    from runtime.requests import FoundData
 
 app = command_group("Import, pin, verify and list data sets.")
 

@@ -16,6 +16,7 @@ from contracts.errors import ConflictError, UsageError
 from contracts.references import Pinned
 from runtime.execution.journal import Journal
 from runtime.installation import Installation
+from runtime.requests import read_duration, repeat_submission
 from services import orchestrator
 from services.cli.execution_views import artifact_table, execution_list, execution_views, exit_code, summary_document
 from services.cli.following import carry_out, detach, entry_text
@@ -32,7 +33,6 @@ from services.cli.options import (
     example,
 )
 from services.cli.terminal import Terminal
-from services.requests import read_duration, repeat_submission
 
 if TYPE_CHECKING:
     from runtime.ledger.records import Execution

@@ -11,10 +11,10 @@ import typer
 from contracts.errors import UsageError
 from runtime.archive.inspection import inspect_model_package
 from runtime.installation import Installation
+from runtime.requests import existing_path, find_registered_model
 from services.cli.execution_views import model_facts
 from services.cli.options import Json, Output, command_group, example
 from services.cli.terminal import Terminal, facts, human_bytes, table
-from services.requests import existing_path, find_registered_model
 
 if TYPE_CHECKING:
     from runtime.registry.models import RegisteredModel

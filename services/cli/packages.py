@@ -14,9 +14,9 @@ from contracts.limits import CHUNK_BYTES
 from runtime.archive.inspection import inspect_package
 from runtime.archive.packing import pack_folder
 from runtime.installation import Installation
+from runtime.requests import archive_name, existing_path, note_left_out, packed, read_versioned
 from services.cli.options import Json, Output, command_group, example
 from services.cli.terminal import Terminal, facts, human_bytes, table
-from services.requests import archive_name, existing_path, note_left_out, packed, read_versioned
 
 app = command_group("Build, inspect, register and list training packages.")
 

@@ -10,11 +10,7 @@ import typer
 from contracts.admission import admit_policy
 from runtime.installation import Installation
 from runtime.registry.models import check_model_name
-from services.cli.execution_views import execution_views, exit_code
-from services.cli.following import carry_out, detach
-from services.cli.options import Cpus, Detach, Gpus, Json, Memory, Timeout, command_group, example
-from services.cli.terminal import Terminal, facts, human_bytes, human_seconds
-from services.requests import (
+from runtime.requests import (
     Asked,
     WantedResources,
     build_request,
@@ -25,9 +21,13 @@ from services.requests import (
     read_names,
     read_parameters,
 )
+from services.cli.execution_views import execution_views, exit_code
+from services.cli.following import carry_out, detach
+from services.cli.options import Cpus, Detach, Gpus, Json, Memory, Timeout, command_group, example
+from services.cli.terminal import Terminal, facts, human_bytes, human_seconds
 
 if TYPE_CHECKING:
-    from services.requests import FoundData, FoundPackage, Request
+    from runtime.requests import FoundData, FoundPackage, Request
 
 app = command_group("Run a package on data, follow it live, register its model.")
 

@@ -11,11 +11,11 @@ from contracts.admission import admit_policy
 from contracts.base import validate
 from contracts.submission import TrainingCodeSubmission
 from runtime.installation import Installation
+from runtime.requests import read_document
 from services.cli.execution_views import execution_views, exit_code
 from services.cli.following import carry_out, detach
 from services.cli.options import Detach, Json, command_group, example
 from services.cli.terminal import Terminal
-from services.requests import read_document
 
 app = command_group("Execute one training-code-submit/v1 document.")
 

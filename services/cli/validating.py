@@ -14,9 +14,9 @@ from contracts import strict_json
 from contracts.base import CONTRACTS, guess_contract, validate
 from contracts.errors import ArchiveRejectedError, ArchiveTooLargeError, InvalidDocumentError, UsageError
 from runtime.archive.inspection import find_kind, inspect_model_package, inspect_package
+from runtime.requests import packed, read_document
 from services.cli.options import Json, command_group, example
 from services.cli.terminal import Terminal, table
-from services.requests import packed, read_document
 
 app = command_group("Check documents and ZIPs against the contracts.")
 

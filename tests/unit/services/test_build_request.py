@@ -7,8 +7,7 @@ import pytest
 from contracts.admission import ExecutionPolicy
 from contracts.errors import AdmissionError, InvalidDocumentError, NotFoundError, PolicyError, UsageError
 from runtime.installation import Installation
-from runtime.settings import Settings
-from services.requests import (
+from runtime.requests import (
     WantedResources,
     build_request,
     fill_resources,
@@ -17,6 +16,7 @@ from services.requests import (
     find_package,
     repeat_submission,
 )
+from runtime.settings import Settings
 from tests.assets.cli_inputs import write_class_folders, write_model_package, write_package
 
 POLICY = ExecutionPolicy(execution_enabled=True, runtime_ids=("base",), allow_script_managed_data=True)
@@ -162,7 +162,7 @@ def test_a_package_that_is_nowhere_is_not_found(here, source: str) -> None:
 def test_a_registered_version_is_found_by_its_name(here, tmp_path) -> None:
     zipped = write_package(tmp_path / "counter")
     stored = find_package(here, str(zipped), lambda _: None)
-    from services.requests import packed  # noqa: PLC0415
+    from runtime.requests import packed  # noqa: PLC0415
 
     with packed(zipped, lambda _: None) as archive:
         here.packages.register(archive, archive_name="counter.zip")

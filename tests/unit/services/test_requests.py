@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from contracts.errors import NotFoundError, UsageError
 from contracts.limits import GIB, MIB
-from services.requests import (
+from runtime.requests import (
     WantedResources,
     existing_path,
     fill_resources,
