@@ -481,4 +481,5 @@ def _valid_fields(model: type[Document], value: Mapping[str, Any], context: dict
 
 def _name_of(model: type[Document]) -> str:
     place = f"{model.__module__}:{model.__name__}"
-    return next((contract.name for contract in CONTRACTS.values() if contract.place == place), model.__name__)
+    announced = (contract.name for contract in CONTRACTS.values() if contract.place == place)
+    return next(announced, re.sub(r"(?<=[a-z])(?=[A-Z])", "_", model.__name__).lower())

@@ -16,11 +16,12 @@ def _moment(value: Any) -> datetime:
         raise ValueError(f"is {kind_of(value)}, must be a time as text")  # noqa: TRY004 - pydantic collects these
     try:
         moment = value if isinstance(value, datetime) else datetime.fromisoformat(value)
-    except ValueError:
+        in_utc = moment.astimezone(UTC)
+    except (ValueError, OverflowError):  # year 1 has no time in UTC east of Greenwich
         raise ValueError(f"is {quoted(value)}, must be a time such as 2030-01-31T12:00:00Z") from None
     if moment.tzinfo is None:
         raise ValueError(f"is {quoted(value)}, must be UTC: it names no time zone")
-    return moment.astimezone(UTC)
+    return in_utc
 
 
 def _written(moment: datetime) -> str:

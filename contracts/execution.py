@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
@@ -59,5 +60,7 @@ class ExecutionRequest(Document):
                 if fields[name] is None and fields[other] is not None:
                     yield {"path": name, "message": f"required here: {other} is given"}
         path, workspace = fields.get("model_input_path"), fields.get("workspace")
-        if path is not None and workspace is not None and not path.startswith(workspace.input_dir.rstrip("/") + "/"):
+        if path is None or workspace is None:
+            return
+        if not posixpath.normpath(path).startswith(posixpath.normpath(workspace.input_dir) + "/"):
             yield {"path": "model_input_path", "message": f"must lie under input_dir {workspace.input_dir}"}

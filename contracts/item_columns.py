@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 OWNED = "owned"
 """Key of the validation context: the value was parsed for this validation alone, so its rows may be completed in place."""
 
-_ROWS_PER_BATCH = 4_096
+_ROWS_PER_BATCH = 1_024
 """Enough that a column's fixed cost does not count, few enough that all columns of a batch stay in the cache."""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from typing import TYPE_CHECKING, Any
 
 import jiter
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _ENTRIES_PER_CHUNK = 1_000
+_SHOWN_KEY_CHARACTERS = 100
+_PLAIN_KEY = re.compile(r"[\w$-]+")
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
@@ -48,7 +51,7 @@ def parse_unchecked(content: bytes | str, *, contract: str = "JSON") -> Any:
     try:
         # surrogatepass: a lone surrogate in a str must reach the parser, which refuses it, not end here untyped
         data = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
-        return jiter.from_json(data, allow_inf_nan=False, catch_duplicate_keys=True)
+        return jiter.from_json(data, allow_inf_nan=False, catch_duplicate_keys=True, cache_mode="keys")
     except ValueError as error:
         said = str(error)
         message = f"a key is given twice: {said}" if "duplicate key" in said else f"is not JSON: {said}"
@@ -91,10 +94,11 @@ def join_path(at: tuple[str | int, ...]) -> str:
     for step in at:
         if isinstance(step, int):
             path += f"[{step}]"
-        elif step.replace("_", "a").replace("-", "a").replace("$", "a").isalnum():
+        elif len(step) <= _SHOWN_KEY_CHARACTERS and _PLAIN_KEY.fullmatch(step):
             path += f".{step}" if path else step
         else:
-            path += f"[{json.dumps(step[:80])}]"
+            shown = step if len(step) <= _SHOWN_KEY_CHARACTERS else step[:_SHOWN_KEY_CHARACTERS] + "…"
+            path += f"[{json.dumps(shown, ensure_ascii=False)}]"
     return path
 
 

@@ -24,7 +24,14 @@ from contracts.strict_json import dump_canonical, join_path, value_violations
 if TYPE_CHECKING:
     from contracts.violations import Violation
 
-_UNBOUNDED_KEYWORDS = frozenset({"pattern", "patternProperties", "$ref", "$dynamicRef", "uniqueItems", "$id", "format"})
+_UNBOUNDED_KEYWORDS = frozenset(
+    {
+        *("pattern", "patternProperties", "format"),  # regular expressions
+        *("$ref", "$dynamicRef", "$id"),  # a graph instead of a tree
+        *("unevaluatedProperties", "unevaluatedItems"),  # evaluate everything below again, at each level
+        "uniqueItems",  # compares all with all
+    }
+)
 """What makes evaluation more than linear; a property of such a name only costs the detour."""
 _MAX_SCHEMA_NODES = 2_000
 _MAX_STEPS = 20_000

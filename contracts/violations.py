@@ -107,11 +107,11 @@ def kind_of(value: Any) -> str:
 
 def quoted(value: Any) -> str:
     """A value to show in a message, cut where it is long."""
-    if isinstance(value, bool) or value is None:
+    if isinstance(value, bool) or value is None or isinstance(value, (dict, list, tuple)):
         return kind_of(value)
-    if isinstance(value, (dict, list, tuple)):
-        return kind_of(value)
-    said = repr(value)
+    if isinstance(value, int) and value.bit_length() > 256:
+        return "a number of more than 75 digits"  # Python refuses to write those of more than 4 300
+    said = repr(value[: _QUOTED_CHARACTERS + 1] if isinstance(value, str) else value)
     return said if len(said) <= _QUOTED_CHARACTERS else said[: _QUOTED_CHARACTERS - 1] + "…"
 
 

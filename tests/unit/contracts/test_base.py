@@ -10,6 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from contracts.base import ANNOUNCED, CONTRACTS, guess_contract, validate
+from contracts.dataset import DatasetSnapshot
 from contracts.errors import InvalidDocumentError
 from contracts.package import PackageManifest
 from contracts.result import TrainingResult
@@ -200,6 +201,9 @@ def test_rules_across_fields_say_nothing_about_an_invalid_field() -> None:
         (None, "is null, must be an integer"),
         ([], "is a list, must be an integer"),
         (0, "is 0, must be at least 1"),
+        pytest.param(
+            10**5000, "is a number of more than 75 digits, must be at most 9223372036854775807", id="5 001 digits"
+        ),
         (2**63, "is 9223372036854775808, must be at most 9223372036854775807"),
         (1e300, "is 1e+300, must be an integer"),
         (float("inf"), "is inf, must be an integer"),
@@ -368,6 +372,11 @@ def test_an_unknown_version_is_refused_with_the_known_ones(document, path, messa
     (found,) = refused.value.context["violations"]
     assert found["path"] == path
     assert found["message"].startswith(message)
+
+
+def test_a_model_that_is_not_announced_is_named_after_its_class() -> None:
+    with pytest.raises(InvalidDocumentError, match="not a valid dataset_snapshot document"):
+        validate(DatasetSnapshot, {})
 
 
 def test_a_model_class_may_stand_for_the_contracts_name() -> None:

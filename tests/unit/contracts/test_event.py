@@ -40,6 +40,10 @@ def violations(document) -> dict[str, str]:
         ("metric", {"occurred_at": "2030-01-31T12:00:00"},
          {"occurred_at": "is '2030-01-31T12:00:00', must be UTC: it names no time zone"}),
         ("metric", {"occurred_at": "today"}, {"occurred_at": "is 'today', must be a time such as 2030-01-31T12:00:00Z"}),
+        ("metric", {"occurred_at": "0001-01-01T00:00:00+10:00"},
+         {"occurred_at": "is '0001-01-01T00:00:00+10:00', must be a time such as 2030-01-31T12:00:00Z"}),
+        ("metric", {"occurred_at": "2030-01-31T12:00:00Z\n"},
+         {"occurred_at": "is '2030-01-31T12:00:00Z\\n', must be a time such as 2030-01-31T12:00:00Z"}),
         ("metric", {"occurred_at": 1893456000}, {"occurred_at": "is a number, must be a time as text"}),
     ],
 )  # fmt: skip

@@ -28,6 +28,7 @@ from tests.assets import documents
             {"model_input_path": "/workspace/inputs/x.pt"},
             {"model_input_path": "must lie under input_dir /workspace/input"},
         ),
+        ({"model_input_path": "/workspace/input/"}, {"model_input_path": "must lie under input_dir /workspace/input"}),
         ({"package_manifest": {}}, None),
         ({"attempt": 1}, None),
     ],

@@ -94,6 +94,9 @@ def test_violations_come_in_the_documents_order() -> None:
         (("parameters", "a b"), 'parameters["a b"]'),
         (("parameters", ""), 'parameters[""]'),
         (("a.b",), '["a.b"]'),
+        (("größe",), "größe"),
+        (("a\n",), '["a\\n"]'),
+        (("k" * 101,), f'["{"k" * 100}…"]'),
     ],
 )
 def test_paths_read_like_code(steps, path) -> None:

@@ -112,9 +112,14 @@ FANNING_OUT = of(x={"$ref": "#/$defs/d0"}) | {
 }
 
 
+UNEVALUATED: dict = {"type": "object"}
+for _ in range(45):
+    UNEVALUATED = {"allOf": [UNEVALUATED], "unevaluatedProperties": False}
+
+
 @pytest.mark.parametrize(
     ("schema", "values"),
-    [(of(x={"pattern": "^(a+)+$"}), {"x": "a" * 40 + "!"}), (FANNING_OUT, {"x": 1})],
+    [(of(x={"pattern": "^(a+)+$"}), {"x": "a" * 40 + "!"}), (FANNING_OUT, {"x": 1}), (of(x=UNEVALUATED), {"x": {}})],
 )
 def test_an_evaluation_that_never_ends_is_given_up(monkeypatch, schema, values) -> None:
     monkeypatch.setattr(user_schema, "SCHEMA_CHECK_SECONDS", 1.0)
