@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
 from pydantic import TypeAdapter, ValidationError
 
 from contracts.base import CONTRACTS, validate
 from contracts.dataset import PinnedItem, SourceItem
 from contracts.errors import InvalidDocumentError
 from contracts.item_columns import Columns
+from contracts.schemas import rendered
 from contracts.strict_json import dump_canonical, join_path, parse
 from tests.assets import documents
 from tests.assets.document_strategies import DOCUMENTS, free_values, pinned_items, source_items
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 Steps = tuple[str | int, ...]
 
+JSON_SCHEMAS = {name: Draft202012Validator(json.loads(rendered()[f"{name}.json"])) for name in CONTRACTS}
 FREE = {"metadata", "parameters", "parameters_schema", "preprocessing", "postprocessing", "metrics"}
 """Fields that are maps; what is inside them is no field of ours."""
 
@@ -90,6 +93,33 @@ def test_an_unknown_field_is_refused_at_every_level(contract, data) -> None:
     objects = [at for at, below in places(value) if isinstance(below, dict) and not (at and at[-1] in FREE)]
     at = (*data.draw(st.sampled_from(objects)), "unknown_field")
     assert join_path(at) in refused_paths(contract, json.dumps(replaced(value, at, None)))
+
+
+@every_contract
+@given(data=st.data())
+@thorough
+def test_anything_anywhere_is_a_document_or_a_typed_refusal_with_its_violations(contract, data) -> None:
+    value = data.draw(DOCUMENTS[contract])
+    at = data.draw(st.sampled_from([at for at, _ in places(value) if at] or [()]))
+    anything = data.draw(free_values)
+    changed = replaced(value, at, anything) if at else anything
+    try:
+        document = validate(contract, json.dumps(changed))
+    except InvalidDocumentError as refused:
+        violations = refused.context["violations"]
+    else:
+        violations = [{"path": "", "message": "none"}]
+        assert validate(contract, document.to_document()) == document
+    assert violations
+    assert all(set(found) == {"path", "message"} and found["message"] for found in violations)
+
+
+@every_contract
+@given(data=st.data())
+@thorough
+def test_the_json_schema_accepts_what_the_model_accepts(contract, data) -> None:
+    value = validate(contract, data.draw(DOCUMENTS[contract])).to_document()
+    JSON_SCHEMAS[contract].validate(value)
 
 
 @pytest.mark.parametrize(
