@@ -240,10 +240,12 @@ class Cache:
         layout = work.layout
         self._sweep_staging()
         staged = self._stage(held)
-        sizes = {file.pinned.sha256: file.pinned.size_bytes for files in layout.items for file in files}
+        sizes = {file.reference["sha256"]: file.reference["size_bytes"] for files in layout.items for file in files}
         missing = self._missing(sizes)
         self._make_room(sum(missing.values()), staged, largest=sum(sizes.values()))
-        known = store.survey(file.pinned for files in layout.items for file in files if file.pinned.sha256 in missing)
+        known = store.survey(
+            file.pinned for files in layout.items for file in files if file.reference["sha256"] in missing
+        )
         root = os.fspath(staged / DATASET_FOLDER)
         try:
             os.mkdir(root)  # noqa: PTH102 - strings, not Path objects: this runs per file

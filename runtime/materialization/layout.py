@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from contracts.dataset import DatasetManifest
 from contracts.references import Pinned
@@ -23,19 +23,25 @@ _MAX_NAME_CHARACTERS: Final = 120
 _MAX_SUFFIX_CHARACTERS: Final = 20
 
 
-@dataclass(frozen=True, slots=True)
-class PlacedFile:
+class PlacedFile(NamedTuple):
     """One file of a data set.
 
     Attributes:
         folder: its item's folder, below the data set's.
         name: its own name.
-        pinned: what it must be.
+        reference: the snapshot's pinned reference, as the document has it: a `Pinned` each would double the time that
+            an unchanged data set takes.
     """
 
     folder: str
     name: str
-    pinned: Pinned
+    reference: Mapping[str, Any]
+
+    @property
+    def pinned(self) -> Pinned:
+        """What it must be."""
+        reference = self.reference
+        return Pinned(reference["bucket"], reference["object_key"], reference["sha256"], reference["size_bytes"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +66,11 @@ def layout_of(snapshot: DatasetSnapshot) -> Layout:
     placed, listed, total = [], [], 0
     for index, item in enumerate(snapshot.items):
         files = _files_of(index, item)
-        total += sum(file.pinned.size_bytes for file in files)
+        paths = []
+        for file in files:
+            total += file.reference["size_bytes"]
+            paths.append(f"{DATASET_FOLDER}/{file.folder}/{file.name}")
         placed.append(files)
-        paths = [f"{DATASET_FOLDER}/{file.folder}/{file.name}" for file in files]
         listed.append(
             {
                 "item_id": item["item_id"],
@@ -77,19 +85,14 @@ def layout_of(snapshot: DatasetSnapshot) -> Layout:
 
 def _files_of(index: int, item: Mapping[str, Any]) -> tuple[PlacedFile, ...]:
     folder = f"{index:08}_{_safe(item['item_id'], _MAX_ID_CHARACTERS)}"
-    media = _pinned(item["media"])
-    media_name = _safe_file_name(media.key)
-    if item.get("annotation") is None:
+    media, annotation = item["media"], item.get("annotation")
+    media_name = _safe_file_name(media["object_key"])
+    if annotation is None:
         return (PlacedFile(folder, media_name, media),)
-    annotation = _pinned(item["annotation"])
-    name = _safe_file_name(annotation.key)
+    name = _safe_file_name(annotation["object_key"])
     if name.casefold() == media_name.casefold():
         name = f"annotation_{name}"
     return (PlacedFile(folder, media_name, media), PlacedFile(folder, name, annotation))
-
-
-def _pinned(reference: Mapping[str, Any]) -> Pinned:
-    return Pinned(reference["bucket"], reference["object_key"], reference["sha256"], reference["size_bytes"])
 
 
 def _safe(text: str, max_characters: int) -> str:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _FIELDS: Final = 4
 _ABSENT: Final = (-1, 0, 0, 0)
+_FORMAT_BITS: Final = 0o170000
 _MAGIC: Final = b"mtr-seal-1 "
 
 
@@ -49,28 +50,33 @@ class Fingerprint:
 def observe(tree: Path, layout: Layout) -> Fingerprint:
     """What the files of `layout` under `tree` look like now. Nothing is followed, nothing is read."""
     numbers = array("q")
-    root = os.fspath(tree)
-    numbers.extend(_folder_numbers(root))
-    for files in layout.items:
-        folder = f"{root}/{files[0].folder}"
-        numbers.extend(_folder_numbers(folder))
-        for file in files:
-            try:
-                found = os.lstat(f"{folder}/{file.name}")
-            except OSError:
-                numbers.extend(_ABSENT)
-            else:
-                numbers.extend((found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino))
-    return Fingerprint(numbers)
-
-
-def _folder_numbers(folder: str) -> tuple[int, int, int, int]:
-    """A folder's modification time changes with every name that comes or goes. What it is not is told by its mode."""
     try:
-        found = os.lstat(folder)
+        root = os.open(tree, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
-        return _ABSENT
-    return (stat.S_IFMT(found.st_mode), found.st_mtime_ns, 0, found.st_ino)
+        count = 1 + sum(1 + len(files) for files in layout.items)
+        return Fingerprint(array("q", _ABSENT * count))
+    try:
+        found = os.fstat(root)
+        numbers.extend((stat.S_IFMT(found.st_mode), found.st_mtime_ns, 0, found.st_ino))
+        look, add = os.stat, numbers.extend
+        for files in layout.items:
+            folder = files[0].folder
+            try:  # its modification time changes with every name that comes or goes; what it is not, its mode tells
+                found = look(folder, dir_fd=root, follow_symlinks=False)
+            except OSError:
+                add(_ABSENT * (1 + len(files)))
+                continue
+            add((found.st_mode & _FORMAT_BITS, found.st_mtime_ns, 0, found.st_ino))
+            for file in files:
+                try:
+                    found = look(f"{folder}/{file.name}", dir_fd=root, follow_symlinks=False)
+                except OSError:
+                    add(_ABSENT)
+                else:
+                    add((found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino))
+    finally:
+        os.close(root)
+    return Fingerprint(numbers)
 
 
 def positions(layout: Layout) -> Iterator[tuple[PlacedFile | str, int]]:

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item")
 
-NEAR_THREADS: Final = 16
-"""For a store whose answers take a millisecond or two; more only fight for the interpreter."""
+NEAR_THREADS: Final = 32
+"""For a store whose answers take a millisecond or two: a tenth quicker than 16, and 64 are no quicker."""
 FAR_THREADS: Final = 128
 """The most; 128 threads reached 0.8 of what 15 ms of latency allow."""
 _OBJECTS_PER_SECOND: Final = 8_000

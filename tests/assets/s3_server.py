@@ -29,8 +29,17 @@ ACCESS_KEY, SECRET_KEY, REGION = "test-access", "test-secret", "us-east-1"
 class S3Server:
     """One SeaweedFS on a free port of 127.0.0.1, over `folder`, which survives `kill` and `start`."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, anonymous_reads: bool = False) -> None:
         self.folder = folder
+        self._identities = [
+            {
+                "name": "tests",
+                "credentials": [{"accessKey": ACCESS_KEY, "secretKey": SECRET_KEY}],
+                "actions": ["Admin", "Read", "Write", "List", "Tagging"],
+            }
+        ]
+        if anonymous_reads:  # for benchmarks, whose peers are spared the signing
+            self._identities.append({"name": "anonymous", "actions": ["Read"]})
         self.port, self._master, self._volume, self._filer, self._admin = (_free_port() for _ in range(5))
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -69,13 +78,8 @@ class S3Server:
         assert self._process is None, "started twice"
         data = self.folder / "data"
         data.mkdir(parents=True, exist_ok=True)
-        identity = {
-            "name": "tests",
-            "credentials": [{"accessKey": ACCESS_KEY, "secretKey": SECRET_KEY}],
-            "actions": ["Admin", "Read", "Write", "List", "Tagging"],
-        }
         config = self.folder / "s3.json"
-        config.write_text(json.dumps({"identities": [identity]}))
+        config.write_text(json.dumps({"identities": self._identities}))
         temporary = self.folder / "tmp"  # its sockets go there, and two servers must not meet
         temporary.mkdir(exist_ok=True)
         with (self.folder / "server.log").open("ab") as log:
