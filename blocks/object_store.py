@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from prefect.blocks.core import Block
-from pydantic import Field, SecretStr  # noqa: TC002 - a block's fields are evaluated when the class is made
+from pydantic import Field, SecretStr
 
 
 class ObjectStore(Block):

@@ -6,12 +6,17 @@ import contextlib
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from prefect import flow
-from prefect.runtime import flow_run as this_run
+from prefect import State, flow
 from prefect.states import Completed
 
 from contracts.base import validate
-from contracts.errors import CancelledError, InvalidDocumentError, LedgerUnavailableError, RuntimeFault, fault_from_document
+from contracts.errors import (
+    CancelledError,
+    InvalidDocumentError,
+    LedgerUnavailableError,
+    RuntimeFault,
+    fault_from_document,
+)
 from contracts.submission import TrainingCodeSubmission
 from flows.attempts import train_in_attempts
 from flows.train_package import stage_of
@@ -29,8 +34,7 @@ from tasks.validate_submission import validate_submission
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from prefect.client.schemas.objects import State
-
+    from runtime.handover import AttemptEnd
     from runtime.ledger import Execution, Ledger
 
 
@@ -46,17 +50,24 @@ def execute_training(
         submission: or a `training-code-submit/v1` document, which the ledger accepts first.
     """
     try:
-        with (
-            host_of_this_flow() as host,
-            _held(host, _accepted(host, execution_id, submission)) as execution,
-        ):
-            return _ended_state(execution if execution.ended else _carry_out(host, execution))
-    except RuntimeFault as fault:  # the execution has not ended: whoever runs it again goes on
+        with host_of_this_flow() as host:
+            return carry_out(host, _accepted(host, execution_id, submission))
+    except RuntimeFault as fault:
         leave_to_host(fault)
         return failed_state(fault)
 
 
-def _carry_out(host: Host, execution: Execution) -> Execution:
+def carry_out(host: Host, execution: Execution) -> State[Any]:
+    """How the calling flow ends, after the execution has its end in the ledger.
+
+    Raises:
+        RuntimeFault: it has none: something outside is away, or another process works on it. Whoever runs it again goes on.
+    """
+    with _held(host, execution) as held:
+        return _ended_state(held if held.ended else _to_its_end(host, held))
+
+
+def _to_its_end(host: Host, execution: Execution) -> Execution:
     """The execution with its end.
 
     Raises:
@@ -72,8 +83,7 @@ def _carry_out(host: Host, execution: Execution) -> Execution:
         data = pin_dataset(run, submission)  # 3
         admitted = admit_execution(run, submission, manifest, data, execution.label)  # 4
         end = train_in_attempts(run, admitted, watch)  # 5-8
-        if end.error is not None:
-            raise fault_from_document(end.error)
+        _require_success(end)
         model = register_model(run, admitted.plan, end, execution.model_name or manifest.key)  # 9
         outcome = Outcome.of_success(end, model)
     except RuntimeFault as fault:
@@ -84,10 +94,16 @@ def _carry_out(host: Host, execution: Execution) -> Execution:
         outcome = Outcome.of_fault(run.execution_id, fault, stage, end)
     except BaseException:
         if is_being_cancelled():  # else this process is being ended, and another one will go on
-            fault = CancelledError("cancelled in Prefect", hint="`mtr executions retry` starts it anew.")
-            publish_outcome(run, Outcome.of_fault(run.execution_id, fault, run.stage or "validate_submission", end))
+            wish = CancelledError("cancelled in Prefect", hint="`mtr executions retry` starts it anew.")
+            publish_outcome(run, Outcome.of_fault(run.execution_id, wish, run.stage or "validate_submission", end))
         raise
     return publish_outcome(run, outcome)  # 10
+
+
+def _require_success(end: AttemptEnd) -> None:
+    fault = end.fault()
+    if fault is not None:
+        raise fault
 
 
 def _accepted(host: Host, execution_id: str, submission: dict[str, Any]) -> Execution:

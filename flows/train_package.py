@@ -10,7 +10,7 @@ import contextlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from prefect import flow
+from prefect import State, flow
 from prefect.states import Completed
 
 from contracts.base import validate
@@ -26,8 +26,6 @@ from tasks.train import train
 from tasks.verify_artifacts import verify_artifacts
 
 if TYPE_CHECKING:
-    from prefect.client.schemas.objects import State
-
     from contracts.completion import Completion
 
 
@@ -53,8 +51,8 @@ def train_package(plan: dict[str, Any], attempt: int) -> State[Any]:
                 end = _attempt(Run.of(host, stored.execution_id), stored, attempt, plan.get("memory_bytes"))
     except RuntimeFault as fault:
         return failed_state(fault)
-    fault = end.fault()
-    return Completed(message=f"{len(end.artifacts)} artifacts stored") if fault is None else failed_state(fault)
+    failure = end.fault()
+    return Completed(message=f"{len(end.artifacts)} artifacts stored") if failure is None else failed_state(failure)
 
 
 @dataclass(slots=True)

@@ -50,7 +50,9 @@ def admit_execution(
         find_python(submission.runtime.id, run.installation.settings)
     plan = Plan(label=label, submission=submission, manifest=manifest, dataset=data.header)
     stored = plan.publish(run.installation.store)
-    show_markdown("admission", f"**Admitted**: package, data and submission agree.\n\nPlan `{stored.sha256}`\n", "Admission")
+    show_markdown(
+        "admission", f"**Admitted**: package, data and submission agree.\n\nPlan `{stored.sha256}`\n", "Admission"
+    )
     return AdmittedPlan(plan, stored)
 
 

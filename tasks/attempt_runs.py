@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Final
-from uuid import UUID
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import httpx
 from prefect.client.orchestration import get_client
@@ -26,6 +25,7 @@ from tasks.states import state_name
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
+    from uuid import UUID
 
     from prefect.client.orchestration import SyncPrefectClient
     from prefect.client.schemas.objects import FlowRun, State
@@ -48,13 +48,16 @@ def start_or_find(
         OrchestratorUnavailableError: the deployment is not on the server, or the server does not answer.
     """
     try:
-        run = run_deployment(
-            deployment,
-            parameters={"plan": plan, "attempt": attempt},
-            timeout=0,
-            as_subflow=True,
-            idempotency_key=idempotency_key,
-            job_variables=job_variables,
+        run = cast(
+            "FlowRun",  # typed as maybe a coroutine; called from synchronous code it has done its work
+            run_deployment(
+                deployment,
+                parameters={"plan": plan, "attempt": attempt},
+                timeout=0,
+                as_subflow=True,
+                idempotency_key=idempotency_key,
+                job_variables=job_variables,
+            ),
         )
     except ObjectNotFound as error:
         raise OrchestratorUnavailableError(
@@ -64,8 +67,7 @@ def start_or_find(
         ) from error
     except httpx.HTTPError as error:
         raise _away(error) from error
-    identity: UUID = run.id
-    return identity
+    return run.id
 
 
 def follow(flow_run_id: UUID, *, cancelled: Callable[[], bool], stage_entered: Callable[[str], None]) -> State[Any]:

@@ -9,8 +9,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from contracts.event import CheckpointEvent, LogEvent, MetricEvent, PhaseEvent
 from runtime.execution.journal import plain_text
+from runtime.execution.protocol import Checkpoint, Log, Metric, Phase
 from tasks.curve import draw_curves
 from tasks.showing import PROGRESS_SECONDS, escape, readable_size, show_markdown, update
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from uuid import UUID
 
-    from contracts.event import Event
     from contracts.submission import Resources
     from runtime.execution.launch import TrainingListener
+    from runtime.execution.protocol import Event
     from tasks.run import Run
 
 TAIL_LINES: Final = 20
@@ -83,7 +83,7 @@ class TrainingView:
             self.allowance -= 1
             self.run.log.log(level, "%s", message[:2000])
 
-    def point(self, event: MetricEvent) -> None:
+    def point(self, event: Metric) -> None:
         """Afterwards the curves have the event's values."""
         at = event.epoch if event.epoch is not None else event.step
         for name, value in event.metrics.items():
@@ -130,26 +130,30 @@ class LiveView:
         """One typed event."""
         with contextlib.suppress(OSError):
             self._journal.event(event)
-        if isinstance(event, MetricEvent):
+        if isinstance(event, Metric):
             self._view.point(event)
             values = ", ".join(f"{name} {value:.6g}" for name, value in list(event.metrics.items())[:8])
             self._view.say(_LEVELS["info"], f"{event.split} epoch {event.epoch}: {values}")
-        elif isinstance(event, PhaseEvent):
+        elif isinstance(event, Phase):
             phase = plain_text(event.phase)
             self._view.phases.append(phase)
-            self._view.say(_LEVELS["info"], f"phase {phase}" + (f": {plain_text(event.message)}" if event.message else ""))
-        elif isinstance(event, LogEvent):
+            self._view.say(
+                _LEVELS["info"], f"phase {phase}" + (f": {plain_text(event.message)}" if event.message else "")
+            )
+        elif isinstance(event, Log):
             message = plain_text(event.message)
             self._view.tail.append(f"{event.level}: {message}"[:500])
             self._view.say(_LEVELS[event.level], message)
-        elif isinstance(event, CheckpointEvent):
+        elif isinstance(event, Checkpoint):
             self._view.say(_LEVELS["info"], f"checkpoint {plain_text(event.path)}")
         self._view.show()
 
-    def output(self, line: str) -> None:
-        """One plain line."""
+    def output(self, line: str, left_out: int) -> None:
+        """One plain line, after `left_out` that are only in the log file."""
         with contextlib.suppress(OSError):
-            self._journal.output(line)
+            self._journal.output(line, left_out)
+        if left_out:
+            self._view.tail.append(f"… {left_out} lines")
         self._view.tail.append(plain_text(line)[:500])
         self._view.say(_LEVELS["info"], plain_text(line))
         self._view.show()

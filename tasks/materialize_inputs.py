@@ -137,7 +137,9 @@ def _materialize_dataset(run: Run, plan: Plan, entered: contextlib.ExitStack) ->
         "speed": f"{readable_size(speed)}/s",
         "seconds": f"{dataset.seconds:.1f}",
     }
-    show_table("inputs", [{"": name, "value": str(value)} for name, value in said.items()], "What was brought to this machine")
+    show_table(
+        "inputs", [{"": name, "value": str(value)} for name, value in said.items()], "What was brought to this machine"
+    )
     return dataset
 
 

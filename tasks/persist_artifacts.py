@@ -100,9 +100,7 @@ def _write_result(
             out.write(dump_canonical(result.to_document()))
 
 
-def succeeded_result(
-    execution_id: str, completion: Completion, verified: tuple[ResultArtifact, ...]
-) -> TrainingResult:
+def succeeded_result(execution_id: str, completion: Completion, verified: tuple[ResultArtifact, ...]) -> TrainingResult:
     """The result document of a training that succeeded."""
     return TrainingResult(
         execution_id=execution_id,

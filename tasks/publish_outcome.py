@@ -87,7 +87,7 @@ def write_end(installation: Installation, execution_id: str, outcome: Outcome) -
     Raises:
         ConflictError, LedgerUnavailableError: as the stage.
     """
-    finished = installation.ledger.finish(
+    installation.ledger.finish(
         execution_id,
         state=outcome.state,
         result=outcome.result.to_document(),
@@ -162,7 +162,12 @@ def _line(outcome: Outcome) -> str:
 def _markdown(outcome: Outcome, cleaning: Cleaning) -> str:
     parts = [f"# {outcome.state}", ""]
     if outcome.error is not None:
-        parts += [f"**{outcome.error.code}**: {escape(outcome.error.message)}", "", f"→ {escape(outcome.error.hint)}", ""]
+        parts += [
+            f"**{outcome.error.code}**: {escape(outcome.error.message)}",
+            "",
+            f"→ {escape(outcome.error.hint)}",
+            "",
+        ]
         said = outcome.error.context.get("traceback")
         if isinstance(said, str):
             parts += ["```text", said.replace("```", "'''"), "```", ""]

@@ -83,8 +83,15 @@ def _card(plan: Plan, model: RegisteredModel, report: OnnxReport) -> str:
         [
             f"# {model.name} v{model.version}",
             "",
-            f"{escape(plan.label)} · {model.task_kind} · opset {model.opset} · {readable_size(model.object.size_bytes)}"
-            f" · {escape(report.producer or 'unknown producer')}",
+            " · ".join(
+                (
+                    escape(plan.label),
+                    model.task_kind,
+                    f"opset {model.opset}",
+                    readable_size(model.object.size_bytes),
+                    escape(report.producer or "unknown producer"),
+                )
+            ),
             "",
             f"`{model.object.bucket}/{model.object.key}`",
             "",

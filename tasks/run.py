@@ -159,6 +159,7 @@ class Watch:
         self._beat_at = time.monotonic()
 
     def __call__(self) -> bool:
+        """Whether somebody asked for the end."""
         if self._run.host.cancelled():
             return True
         ledger = self._run.installation.ledger

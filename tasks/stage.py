@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import functools
 import time
-from typing import TYPE_CHECKING, Concatenate, Final, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, ParamSpec, TypeVar, cast
 
-from prefect import task
+from prefect import State, task
 from prefect.cache_policies import NO_CACHE
 from prefect.context import TaskRunContext
 
@@ -27,9 +27,8 @@ from tasks.states import failed_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
 
-    from prefect import State, Task
+    from prefect import Task
     from prefect.client.schemas import TaskRun
 
     from tasks.run import Run
@@ -87,6 +86,12 @@ class _Call(Generic[Result]):
             self.error.__cause__ = error
             raise self.error from error
 
+    def outcome(self) -> Result:
+        """What the function returned, or its error raised."""
+        if self.error is not None:
+            raise self.error
+        return cast("Result", self.result)
+
 
 def stage(
     *, retried: bool = False
@@ -94,7 +99,7 @@ def stage(
     [Callable[Concatenate[Run, Arguments], Result]],
     Callable[Concatenate[Run, Arguments], Result],
 ]:
-    """A decorator: afterwards the function is the stage of its name.
+    """A decorator: afterwards the function is the stage of its name, one of `STAGES`.
 
     Args:
         retried: whether the stage is tried again while something outside is away (the object store, the ledger).
@@ -107,25 +112,7 @@ def stage(
         name = function.__name__
         if name not in STAGES:
             raise ValueError(f"{name} is no stage")
-
-        @task(
-            name=name,
-            task_run_name=name,
-            description=function.__doc__,
-            retries=len(RETRY_DELAY_SECONDS) if retried else 0,
-            retry_delay_seconds=list(RETRY_DELAY_SECONDS) if retried else 0,
-            retry_condition_fn=something_was_away if retried else None,
-            cache_policy=NO_CACHE,
-            persist_result=False,
-        )
-        def run_stage(call: _Call[Result]) -> State[Any] | None:
-            try:
-                call.run()
-            except RuntimeFault as fault:
-                if retried and fault.retry == "later" and _tries_left():
-                    raise
-                return failed_state(fault)
-            return None
+        run_task = _task_of(name, function.__doc__, retried=retried)
 
         @functools.wraps(function)
         def call_stage(run: Run, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
@@ -133,16 +120,60 @@ def stage(
             started = time.monotonic()
             run.enter(name)
             try:
-                run_stage(call, return_state=True)
+                run_task(call)
             finally:
                 run.leave(name, seconds=time.monotonic() - started, error=call.error)
-            if call.error is not None:
-                raise call.error
-            return call.result  # type: ignore[return-value]  # set by the call that has just ended without error
+            return call.outcome()
 
-        return call_stage
+        return cast("Callable[Concatenate[Run, Arguments], Result]", call_stage)
 
     return decorate
+
+
+def step(*, retried: bool = False) -> Callable[[Callable[Arguments, Result]], Callable[Arguments, Result]]:
+    """As `stage`, for what belongs to no execution: registering and pinning on their own."""
+
+    def decorate(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+        run_task = _task_of(function.__name__, function.__doc__, retried=retried)
+
+        @functools.wraps(function)
+        def call_step(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+            call = _Call(functools.partial(function, *args, **kwargs))
+            run_task(call)
+            return call.outcome()
+
+        return call_step
+
+    return decorate
+
+
+def _task_of(name: str, description: str | None, *, retried: bool) -> Callable[[_Call[Any]], None]:
+    """What runs a call as a Prefect task of `name`; it raises nothing, the call knows how it ended."""
+
+    @task(
+        name=name,
+        task_run_name=name,
+        description=description,
+        retries=len(RETRY_DELAY_SECONDS) if retried else 0,
+        retry_delay_seconds=list(RETRY_DELAY_SECONDS) if retried else 0,
+        retry_condition_fn=something_was_away if retried else None,
+        cache_policy=NO_CACHE,
+        persist_result=False,
+    )
+    def run_call(call: _Call[Any]) -> State[Any] | None:
+        try:
+            call.run()
+        except RuntimeFault as fault:
+            if retried and fault.retry == "later" and _tries_left():
+                raise
+            return failed_state(fault)
+        return None
+
+    return lambda call: _ignore(run_call(call, return_state=True))
+
+
+def _ignore(_state: object) -> None:
+    """The call itself knows its result and its error; Prefect's copy of them may be a reference or a coroutine."""
 
 
 def _tries_left() -> bool:

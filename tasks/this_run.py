@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from runtime.ledger import Execution
     from tasks.run import Host
 
+
 def name_this_run(name: str) -> None:
     """Afterwards lists show the run by `name`, where the server answers."""
-    identity = _identity()
+    identity = this_run_id()
     if identity is not None:
         with contextlib.suppress(httpx.HTTPError, PrefectException), get_client(sync_client=True) as client:
             client.update_flow_run(identity, name=name[:200])
@@ -30,7 +31,7 @@ def link_to_this_run(host: Host, execution: Execution) -> None:
 
     Nothing marks the run of a killed process by itself, and who holds the execution now knows that it is dead.
     """
-    identity = _identity()
+    identity = this_run_id()
     if identity is None:
         return
     if execution.flow_run_id is not None and execution.flow_run_id != str(identity):
@@ -40,7 +41,7 @@ def link_to_this_run(host: Host, execution: Execution) -> None:
 
 def is_being_cancelled() -> bool:
     """Whether somebody cancelled this run in Prefect; false also where the server does not answer."""
-    identity = _identity()
+    identity = this_run_id()
     if identity is None:
         return False
     with contextlib.suppress(httpx.HTTPError, PrefectException), get_client(sync_client=True) as client:
@@ -64,6 +65,7 @@ def _mark_crashed(flow_run_id: UUID) -> None:
             )
 
 
-def _identity() -> UUID | None:
+def this_run_id() -> UUID | None:
+    """The id of the flow run that is being executed; `None` outside of any."""
     context = FlowRunContext.get()
     return context.flow_run.id if context is not None and context.flow_run is not None else None

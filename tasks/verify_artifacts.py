@@ -56,7 +56,9 @@ def verify_artifacts(run: Run, plan: Plan, completion: Completion, workspace: Wo
 
 def _show_refusal(completion: Completion, fault: RuntimeFault) -> None:
     found = fault.context.get("violations")
-    violations = {str(violation["path"]): violation["message"] for violation in found} if isinstance(found, list) else {}
+    violations = (
+        {str(violation["path"]): violation["message"] for violation in found} if isinstance(found, list) else {}
+    )
     rows = [
         {
             "path": artifact.path,

@@ -1,0 +1,62 @@
+"""The form for people: a package, a data set's name, parameters and what training may use, all flat.
+
+Whatever the form or an API sent is checked again here: the server's own check can be switched off by the caller.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from prefect import State, flow
+from pydantic import Field
+
+from contracts.errors import RuntimeFault
+from flows.execute_training import carry_out
+from tasks.resolution import Form, resolve_form
+from tasks.run import host_of_this_flow, leave_to_host
+from tasks.states import failed_state
+from tasks.this_run import name_this_run
+
+
+@flow(name="run-package", description=__doc__, persist_result=False)
+def run_package(
+    package: Annotated[
+        str, Field(description="key@version of a registered package; a key alone is its newest version.")
+    ],
+    data: Annotated[
+        str, Field(description="A data set's name or digest; empty where the package brings its own data.")
+    ] = "",
+    parameters: Annotated[dict[str, Any], Field(description="What the package's parameters_schema asks for.")] = {},  # noqa: B006 - Prefect makes its form from the signature; nothing changes it
+    device: Annotated[Literal["cpu", "cuda"], Field(description="Where it trains.")] = "cpu",
+    gpus: Annotated[int, Field(ge=0, le=64, description="How many GPUs; for cuda at least 1.")] = 0,
+    cpus: Annotated[float, Field(ge=0, le=256, description="Processor cores; 0 is all that the machine has.")] = 0,
+    memory: Annotated[str, Field(description="Such as 8GiB; empty is 80 % of the machine's.")] = "",
+    timeout: Annotated[str, Field(description="Such as 30m or 12h.")] = "24h",
+    task_kind: Annotated[str, Field(description="Only where package and data leave a choice.")] = "",
+    class_names: Annotated[str, Field(description="Such as car,bus; only where the package brings its own data.")] = "",
+    model: Annotated[str, Field(description="Start from this registered model: its name, or name@version.")] = "",
+    model_name: Annotated[str, Field(description="What the new model is called; empty is the package's key.")] = "",
+) -> State[Any]:
+    """Resolves names to digests, then executes as `execute-training` does."""
+    form = Form(
+        package=package,
+        data=data,
+        parameters=parameters or {},
+        device=device,
+        gpus=gpus,
+        cpus=cpus,
+        memory=memory,
+        timeout=timeout,
+        task_kind=task_kind,
+        class_names=class_names,
+        model=model,
+        model_name=model_name,
+    )
+    try:
+        with host_of_this_flow() as host:
+            execution = resolve_form(host.installation, form)
+            name_this_run(execution.label)
+            return carry_out(host, execution)
+    except RuntimeFault as fault:
+        leave_to_host(fault)
+        return failed_state(fault)

@@ -1,0 +1,242 @@
+"""Bringing a Prefect server to the state that this version needs: `prefect.yaml`, the automations and the blocks.
+
+Everything is compared with what the server has, and only differences are written, so that applying twice changes nothing
+the second time and a dry run is exact.
+"""
+
+from __future__ import annotations
+
+import importlib
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from contracts.errors import InvalidSettingsError, OrchestratorUnavailableError
+from services.orchestrator.environment import has_server, prepare_environment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from prefect.blocks.core import Block
+    from prefect.client.orchestration import SyncPrefectClient
+
+    from runtime.settings import Settings
+
+# ruff: noqa: PLC0415 - Prefect is imported once its environment is prepared: it reads it at import
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+"""Where `prefect.yaml` lies: the checkout, or the image's application folder."""
+_TRIES: Final = 5
+_PAUSE_SECONDS: Final = 1.0
+
+Action = Literal["create", "change", "keep"]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One thing that the server has to have.
+
+    Attributes:
+        action: what applying does, or did.
+        kind: `work pool`, `block`, `deployment` or `automation`.
+        name: its name on the server.
+        fields: of a change, the fields that differ; never their values, which may be secret.
+    """
+
+    action: Action
+    kind: str
+    name: str
+    fields: tuple[str, ...] = ()
+
+    def to_document(self) -> dict[str, Any]:
+        """The form of `mtr apply --json`."""
+        return {"action": self.action, "kind": self.kind, "name": self.name, "fields": list(self.fields)}
+
+
+@dataclass(slots=True)
+class _Wanted:
+    """One thing, how it compares with the server's, and what writes it."""
+
+    difference: Difference
+    write: Callable[[], object] = field(default=lambda: None)
+
+
+def apply(settings: Settings, *, dry_run: bool = False) -> tuple[Difference, ...]:
+    """Afterwards the configured Prefect server has our work pools, blocks, deployments and automations.
+
+    Args:
+        settings: what the blocks are filled with where the server has none; an operator's own block is left as it is.
+        dry_run: only say what would be done.
+
+    Returns:
+        Everything that is wanted, in the order in which it is written, what is there already included.
+
+    Raises:
+        InvalidSettingsError: no server is configured.
+        OrchestratorUnavailableError: it does not answer.
+    """
+    prepare_environment(settings)
+    if not has_server():
+        raise InvalidSettingsError(
+            "no Prefect server is configured",
+            hint="Set PREFECT_API_URL, such as http://127.0.0.1:4200/api; `mtr up` starts one and applies by itself.",
+        )
+    import httpx
+    from prefect.client.orchestration import get_client
+
+    differences = []
+    try:
+        with get_client(sync_client=True) as client:
+            for wanted in _everything(client, settings):
+                if not dry_run and wanted.difference.action != "keep":
+                    _patiently(wanted.write)
+                differences.append(wanted.difference)
+    except httpx.HTTPError as error:
+        raise OrchestratorUnavailableError(
+            f"the Prefect server refused or did not answer: {error or type(error).__name__}",
+            hint="Repeat: what is applied already is kept. `mtr doctor` says whether the server answers.",
+        ) from error
+    return tuple(differences)
+
+
+def _everything(client: SyncPrefectClient, settings: Settings) -> Iterator[_Wanted]:
+    import yaml
+
+    described = yaml.safe_load((ROOT / "prefect.yaml").read_text(encoding="utf-8"))["deployments"]
+    if settings.gpu_pool is not None:
+        described.append(_gpu_deployment(described, settings.gpu_pool))
+    pools = dict.fromkeys(deployment["work_pool"]["name"] for deployment in described)
+    for pool in pools:
+        yield _work_pool(client, pool)
+    yield from _blocks(client, settings)
+    for deployment in described:
+        yield _deployment(client, deployment)
+    automations = ROOT / "deployments" / "automations.yaml"
+    for automation in yaml.safe_load(automations.read_text(encoding="utf-8")):
+        yield _automation(client, automation)
+
+
+def _gpu_deployment(described: list[dict[str, Any]], pool: str) -> dict[str, Any]:
+    cpu = next(one for one in described if one["name"] == "cpu")
+    return {
+        **cpu,
+        "name": "gpu",
+        "description": cpu["description"].replace("without GPU", "with GPUs"),
+        "work_pool": {"name": pool},
+    }
+
+
+def _patiently(write: Callable[[], object]) -> None:
+    """Writes once the server lets it: SQLite under load answers 503 to writes in a row."""
+    import httpx
+
+    for left in reversed(range(_TRIES)):
+        try:
+            write()
+        except httpx.HTTPStatusError as error:
+            if error.response.status_code != httpx.codes.SERVICE_UNAVAILABLE or not left:
+                raise
+            time.sleep(_PAUSE_SECONDS)
+        else:
+            return
+
+
+# --- work pools ------------------------------------------------------------------------------------------------------
+
+
+def _work_pool(client: SyncPrefectClient, name: str) -> _Wanted:
+    """A pool that is there is the operator's: its type and limits are left alone."""
+    from prefect.client.schemas.actions import WorkPoolCreate
+    from prefect.exceptions import ObjectNotFound
+    from prefect.workers.process import ProcessWorker
+
+    try:
+        client.read_work_pool(name)
+    except ObjectNotFound:
+        template = ProcessWorker.get_default_base_job_template()
+        new = WorkPoolCreate(name=name, type=ProcessWorker.type, base_job_template=template)
+        return _Wanted(Difference("create", "work pool", name), lambda: client.create_work_pool(new))
+    return _Wanted(Difference("keep", "work pool", name))
+
+
+# --- blocks ----------------------------------------------------------------------------------------------------------
+
+
+def _blocks(client: SyncPrefectClient, settings: Settings) -> Iterator[_Wanted]:
+    """The two block types, so that an operator can fill them in; the documents start empty and change nothing."""
+    from prefect.exceptions import ObjectNotFound
+
+    from blocks.configuration import BLOCK_NAME
+    from blocks.execution_policy import ExecutionPolicy
+    from blocks.object_store import ObjectStore
+
+    policy = ExecutionPolicy(execution_enabled=settings.execution_enabled, runtime_ids=list(settings.runtime_ids))
+    for block in (policy, ObjectStore()):
+        slug = block.get_block_type_slug()
+        name = f"{slug}/{BLOCK_NAME}"
+        try:
+            client.read_block_document_by_name(BLOCK_NAME, slug)
+        except ObjectNotFound:
+            yield _Wanted(Difference("create", "block", name), _saver(block, BLOCK_NAME))
+        else:
+            yield _Wanted(Difference("keep", "block", name))
+
+
+def _saver(block: Block, name: str) -> Callable[[], object]:
+    return lambda: block.save(name, overwrite=True)
+
+
+# --- deployments -----------------------------------------------------------------------------------------------------
+
+
+def _deployment(client: SyncPrefectClient, described: dict[str, Any]) -> _Wanted:
+    from prefect.exceptions import ObjectNotFound
+    from prefect.utilities.callables import parameter_schema
+
+    module, _, symbol = described["entrypoint"].rpartition(".")
+    flow = getattr(importlib.import_module(module), symbol)
+    wanted = {
+        "entrypoint": described["entrypoint"],
+        "description": (described.get("description") or "").strip(),
+        "tags": described.get("tags") or [],
+        "work_pool_name": described["work_pool"]["name"],
+        "work_queue_name": None,
+        "path": None,
+        # The flows are installed: nothing is pulled. Without a step Prefect would look for code in its own storage.
+        "pull_steps": [{"prefect.deployments.steps.set_working_directory": {"directory": str(ROOT)}}],
+        "parameter_openapi_schema": parameter_schema(flow).model_dump_for_openapi(),
+        "enforce_parameter_schema": True,
+        "parameters": described.get("parameters") or {},
+    }
+    name = f"{flow.name}/{described['name']}"
+
+    def write() -> None:
+        client.create_deployment(client.create_flow(flow), described["name"], **wanted)
+
+    try:
+        found = client.read_deployment_by_name(name).model_dump(mode="json")
+    except ObjectNotFound:
+        return _Wanted(Difference("create", "deployment", name), write)
+    differing = tuple(sorted(one for one in wanted if one != "work_queue_name" and found.get(one) != wanted[one]))
+    return _Wanted(Difference("change" if differing else "keep", "deployment", name, differing), write)
+
+
+# --- automations -----------------------------------------------------------------------------------------------------
+
+
+def _automation(client: SyncPrefectClient, described: dict[str, Any]) -> _Wanted:
+    from prefect.events.schemas.automations import AutomationCore
+
+    wanted = AutomationCore.model_validate(described)
+    name = wanted.name
+    found = client.read_automations_by_name(name)
+    if not found:
+        return _Wanted(Difference("create", "automation", name), lambda: client.create_automation(wanted))
+    there, ours = (AutomationCore.model_validate(one.model_dump(exclude={"id"})) for one in (found[0], wanted))
+    before, after = there.model_dump(mode="json"), ours.model_dump(mode="json")
+    differing = tuple(sorted(one for one in after if before.get(one) != after[one]))
+    return _Wanted(
+        Difference("change" if differing else "keep", "automation", name, differing),
+        lambda: client.update_automation(found[0].id, wanted),
+    )

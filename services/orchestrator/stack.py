@@ -1,0 +1,153 @@
+"""`mtr up`: a Prefect server with its UI and the workers, on this machine, ended together."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+from typing import TYPE_CHECKING, Final, Self
+
+from contracts.errors import ConflictError
+from services.orchestrator.application import apply
+from services.orchestrator.environment import HEARTBEAT_SECONDS, child_environment, prepare_environment
+from services.orchestrator.processes import Guarded, PrefectServer, answers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from types import TracebackType
+
+    from runtime.settings import Settings
+    from services.orchestrator.application import Difference
+
+PORT: Final = 4200
+CONTROL_POOL: Final = "mtr-control"
+WORKER_STOP_SECONDS: Final = 40.0
+"""A worker ends its runs first, each with Prefect's thirty seconds of grace."""
+
+
+class Stack:
+    """A server, its UI and workers. Nothing of it outlives the process that started it, however that ends.
+
+    Attributes:
+        server: the Prefect server.
+        workers: one for each pool that this machine serves.
+        applied: what was brought to the server.
+    """
+
+    def __init__(self, settings: Settings, server: PrefectServer, environment: Mapping[str, str]) -> None:
+        self.settings, self.server = settings, server
+        self.environment = dict(environment)
+        self.workers: list[Guarded] = []
+        self.applied: tuple[Difference, ...] = ()
+
+    @classmethod
+    def start(cls, settings: Settings, *, port: int | None = PORT) -> Self:
+        """The server, brought to the state that this version needs, and a worker for each pool. Call it from the main thread.
+
+        Args:
+            settings: what the workers work with. They load these very settings, whatever folder they start in.
+            port: the server's, on 127.0.0.1; `None` is any free one.
+
+        Raises:
+            ConflictError: something else listens on the port.
+            OrchestratorUnavailableError: the server or a worker does not start; the message has its last words.
+        """
+        if port is not None and answers(f"http://127.0.0.1:{port}/api"):
+            raise ConflictError(
+                f"a Prefect server answers on port {port} already",
+                hint=f"Use it: PREFECT_API_URL=http://127.0.0.1:{port}/api; or end it, or choose another --port.",
+                context={"port": port},
+            )
+        prepare_environment(settings)
+        environment = child_environment(settings, os.environ, **_WORKER_SETTINGS, **settings.to_environment())
+        environment.pop("PREFECT_API_URL", None)
+        server_environment = {name: value for name, value in environment.items() if not name.startswith("MTR_")}
+        log = settings.prefect_home / "server.log"
+        server = PrefectServer.launch(server_environment, log=log, cwd=settings.home, port=port, ui=True)
+        stack = cls(settings, server, {**environment, "PREFECT_API_URL": server.api_url})
+        try:
+            server.wait()
+            with stack.as_client():
+                stack.applied = apply(settings)
+            for pool in stack.pools():
+                stack.workers.append(stack.start_worker(pool))
+        except BaseException:
+            stack.stop()
+            raise
+        return stack
+
+    def pools(self) -> list[str]:
+        """The pools that this machine serves: the control flows', and that of training where one is configured."""
+        named = (CONTROL_POOL, self.settings.cpu_pool, self.settings.gpu_pool)
+        return list(dict.fromkeys(pool for pool in named if pool is not None))
+
+    def start_worker(self, pool: str) -> Guarded:
+        """A worker for `pool`, starting."""
+        command = [sys.executable, "-m", "prefect", "worker", "start", "--pool", pool, "--type", "process"]
+        return Guarded.start(
+            f"worker of {pool}",
+            [*command, "--name", f"mtr-up-{pool}"],
+            environment=self.environment,
+            log=self.settings.prefect_home / f"worker-{pool}.log",
+            cwd=self.settings.home,
+        )
+
+    @property
+    def links(self) -> dict[str, str]:
+        """What people open, and what programs use."""
+        return {
+            "ui": f"{self.server.address}/v2/dashboard",
+            "form": f"{self.server.address}/v2/deployments",
+            "api": self.server.api_url,
+        }
+
+    @contextlib.contextmanager
+    def as_client(self) -> Iterator[None]:
+        """Within the block, this process's Prefect client talks to the stack's server."""
+        from prefect.settings import PREFECT_API_URL, temporary_settings  # noqa: PLC0415 - prepared by `start`
+
+        before = os.environ.get("PREFECT_API_URL")
+        os.environ["PREFECT_API_URL"] = self.server.api_url
+        try:
+            with temporary_settings({PREFECT_API_URL: self.server.api_url}):
+                yield
+        finally:
+            if before is None:
+                del os.environ["PREFECT_API_URL"]
+            else:
+                os.environ["PREFECT_API_URL"] = before
+
+    def wait(self) -> None:
+        """Until somebody interrupts, or a part of it ends.
+
+        Raises:
+            OrchestratorUnavailableError: a part has ended; the message has its last words.
+        """
+        while True:
+            for part in (self.server.process, *self.workers):
+                part.require_alive()
+            time.sleep(0.5)
+
+    def stop(self) -> None:
+        """Afterwards nothing of it runs. An execution that a worker carried out goes on when it is run again."""
+        for worker in self.workers:
+            worker.ask_to_end()
+        for worker in self.workers:
+            worker.stop(seconds=WORKER_STOP_SECONDS)
+        self.server.stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+_WORKER_SETTINGS: Final = {
+    "PREFECT_WORKER_QUERY_SECONDS": "1",
+    "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": str(HEARTBEAT_SECONDS),
+    "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",
+}
