@@ -161,7 +161,7 @@ def child_environment(
         **dict.fromkeys(_THREAD_COUNTS, cores),
         "PATH": os.pathsep.join((str(python.path.parent), os.defpath)),
         "HOME": str(workspace.home),
-        "TMPDIR": str(workspace.tmp),
+        "TMPDIR": str(workspace.short_tmp),
         "XDG_CACHE_HOME": str(workspace.home / ".cache"),
         "XDG_CONFIG_HOME": str(workspace.home / ".config"),
         "MPLCONFIGDIR": str(workspace.home / ".config" / "matplotlib"),

@@ -222,6 +222,7 @@ class _Training:
         try:
             self._end_tree()
         finally:
+            self._workspace.remove_short_tmp()
             self._handles.close()
 
     # --- starting ----------------------------------------------------------------------------------------------------
@@ -280,6 +281,7 @@ class _Training:
             "parent": os.getpid(),
             "command": [str(python.path), *safe_path, str(RUNNER), str(descriptors[3]), str(int(stacks_signal))],
             "environment": child_environment(self._workspace, python, launch.request.resources, network=launch.network),
+            "own_tmp": {"TMPDIR": "/tmp"},  # noqa: S108 - the workspace's, where the package has a view of its own
             "working_directory": str(self._workspace.code),
             "descriptors": list(descriptors),
             "lock": self._lock,
@@ -372,6 +374,8 @@ class _Training:
                 self._isolated = tuple(report["features"])
                 self._refused = dict(report["refused"])
                 self._inputs.settle(read_only="filesystem" in self._isolated)
+                if "filesystem" not in self._isolated:
+                    self._workspace.make_short_tmp()
                 if "processes" not in self._isolated:
                     self._handles.enter_context(_unseen())
                 self._send(b"go")

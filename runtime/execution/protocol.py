@@ -98,6 +98,7 @@ Event = Phase | Log | Metric | Checkpoint
 
 _FIELDS: Final = {Phase: 7, Log: 7, Metric: 9}
 """Keys of a line that leaves nothing out, the tag included; those of `metrics` come on top."""
+_SPACED: Final = (b'" ', b'"\t', b'"\r')
 
 
 class Plain(msgspec.Struct, frozen=True):
@@ -222,7 +223,7 @@ class ProtocolReader:
                 if not all(map(str.strip, event.metrics)):
                     raise msgspec.ValidationError  # a blank name: the contract says it best
             # Every field is there. If that accounts for all keys, no key is there twice; `"key" :` would hide one.
-            plain = content.count(b'":') == wanted and b'" ' not in content and b'"\t' not in content
+            plain = content.count(b'":') == wanted and not any(hidden in content for hidden in _SPACED)
             if not plain or event.occurred_at.tzinfo is not UTC or event.execution_id != self._execution_id:
                 event = self._by_contract(line, content)
         except msgspec.MsgspecError:

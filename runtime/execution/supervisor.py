@@ -380,7 +380,7 @@ def be_init(order: dict[str, Any], features: list[str], status: int, word: int) 
         me = os.getpid()
         runner = os.fork()
         if runner == 0:
-            run_package(order, me)
+            run_package(order, features, me)
         for handle in order["descriptors"]:
             os.close(handle)  # or the pipes would not end with the package
         call("prctl", PR_SET_DUMPABLE, 0, 0, 0, 0)  # nobody looks into process 1
@@ -396,7 +396,7 @@ def be_init(order: dict[str, Any], features: list[str], status: int, word: int) 
         os._exit(0)
 
 
-def run_package(order: dict[str, Any], parent: int) -> NoReturn:
+def run_package(order: dict[str, Any], features: list[str], parent: int) -> NoReturn:
     """Runs as the runner's process: becomes the runner, without a privilege, or dies."""
     try:
         os.setsid()
@@ -414,7 +414,8 @@ def run_package(order: dict[str, Any], parent: int) -> NoReturn:
         call("prctl", PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != parent:
             os._exit(1)
-        os.execve(order["command"][0], order["command"], order["environment"])  # noqa: S606 - never through a shell
+        environment = {**order["environment"], **(order["own_tmp"] if "filesystem" in features else {})}
+        os.execve(order["command"][0], order["command"], environment)  # noqa: S606 - never through a shell
     except OSError as error:
         os.write(2, f"the package's process could not be started: {error}\n".encode())
     finally:

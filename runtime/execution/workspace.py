@@ -18,8 +18,10 @@ import errno
 import os
 import re
 import stat
+import tempfile
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 import orjson
 
@@ -27,9 +29,6 @@ from contracts.errors import InternalError, InvalidDocumentError
 from contracts.limits import MAX_RECORD_BYTES
 from runtime.execution.record import TrainingEnd
 from runtime.execution.survivors import end_survivors
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 # ruff: noqa: PTH208 - folders are listed through descriptors: their paths may be longer than a path can be
 
@@ -97,6 +96,14 @@ class Workspace:
     def tmp(self) -> Path:
         """Its temporary files."""
         return self.directory / "tmp"
+
+    @property
+    def short_tmp(self) -> Path:
+        """A short name for `tmp` where the package has no /tmp of its own: a socket's path has at most 108 bytes.
+
+        Multiprocessing puts its sockets, and so its data loaders', into the temporary folder.
+        """
+        return Path(tempfile.gettempdir()) / f"mtr-{self.execution_id.replace('-', '')}-{self.attempt}"
 
     @property
     def home(self) -> Path:
@@ -186,6 +193,17 @@ class Workspace:
                 return name or "."
         return ""
 
+    def make_short_tmp(self) -> None:
+        """Afterwards `short_tmp` leads to `tmp`, unless somebody else has taken its name."""
+        with contextlib.suppress(FileExistsError):
+            self.short_tmp.symlink_to(self.tmp)
+
+    def remove_short_tmp(self) -> None:
+        """Afterwards no `short_tmp` of ours is left."""
+        with contextlib.suppress(OSError):
+            if self.short_tmp.readlink() == self.tmp:
+                self.short_tmp.unlink()
+
     def remove(self) -> Removed:
         """Afterwards nothing of it is left: no process, no file, however deep or protected; safe to call again.
 
@@ -193,6 +211,7 @@ class Workspace:
             InternalError: something could not be removed; the message names it.
         """
         end_survivors(self.execution_id, self.attempt, self.directory)
+        self.remove_short_tmp()
         files = size = 0
         failed: OSError | None = None
         for place in (self.directory, self.private):

@@ -22,7 +22,9 @@ def kinds(entries) -> list[str]:
 def test_what_is_appended_is_read(tmp_path) -> None:
     with journal_in(tmp_path) as journal:
         journal.append("stage", stage="train", state="running")
-    assert [(entry["kind"], entry["stage"], entry["state"]) for entry in journal.read()] == [("stage", "train", "running")]
+    assert [(entry["kind"], entry["stage"], entry["state"]) for entry in journal.read()] == [
+        ("stage", "train", "running")
+    ]
 
 
 def test_only_its_owner_can_read_it(tmp_path) -> None:

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import uuid
+from pathlib import Path
 
 import pytest
 
@@ -63,10 +64,9 @@ def test_folders_deeper_than_a_path_can_be_are_removed(workspace) -> None:
     try:
         os.chdir(workspace.output)
         for _ in range(2500):
-            os.mkdir("d" * 8)
+            Path("d" * 8).mkdir()
             os.chdir("d" * 8)
-        with open("file", "w") as file:
-            file.write("x")
+        Path("file").write_text("x")
     finally:
         os.fchdir(before)
         os.close(before)
@@ -112,7 +112,7 @@ def test_what_a_symbolic_link_points_at_is_left_alone(workspace, tmp_path) -> No
 
 
 def test_names_that_are_no_text_are_removed(workspace) -> None:
-    os.mkdir(os.fsencode(workspace.output) + b"/\xff\xfe")
+    (workspace.output / os.fsdecode(b"\xff\xfe")).mkdir()
     workspace.remove()
     assert list(workspace.root.iterdir()) == []
 
