@@ -98,6 +98,9 @@ class Backend(Protocol):
     def delete(self, bucket: str, key: str) -> None:
         """Afterwards the key does not exist."""
 
+    def missing_buckets(self) -> tuple[str, ...]:
+        """The real buckets that do not exist."""
+
     def ensure_buckets(self) -> tuple[str, ...]:
         """Afterwards every real bucket exists; returns those that were made."""
 

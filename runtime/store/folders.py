@@ -170,6 +170,10 @@ class FolderBackend:
         except OSError as error:
             _raise_for(error, bucket, key)
 
+    def missing_buckets(self) -> tuple[str, ...]:
+        """None: a folder is made with its first object."""
+        return ()
+
     def ensure_buckets(self) -> tuple[str, ...]:
         """Makes the folders, so that a first look at an empty store finds four buckets."""
         made = []

@@ -365,6 +365,10 @@ class ObjectStore:
 
     # --- the place itself --------------------------------------------------------------------------------------------
 
+    def missing_buckets(self) -> tuple[str, ...]:
+        """The real names of the buckets that do not exist, which `ensure_buckets` would make."""
+        return self._backend.missing_buckets()
+
     def ensure_buckets(self) -> tuple[str, ...]:
         """Afterwards every bucket exists; returns the names of those that were made."""
         return self._backend.ensure_buckets()

@@ -289,13 +289,16 @@ class S3Backend:
         operator = self._quick(bucket)
         self._retried(lambda: operator.delete(key), bucket, key)
 
+    def missing_buckets(self) -> tuple[str, ...]:
+        """One HEAD request a bucket; none are named where the credentials are the environment's, which only OpenDAL finds."""
+        if not self._settings.access_key:
+            return ()
+        real_buckets = sorted(set(self._settings.buckets.values()))
+        return tuple(real for real in real_buckets if not self._administration.bucket_exists(real))
+
     def ensure_buckets(self) -> tuple[str, ...]:
         """Makes what is not there."""
-        return tuple(
-            real
-            for real in sorted(set(self._settings.buckets.values()))
-            if not self._administration.bucket_exists(real) and self._administration.create_bucket(real)
-        )
+        return tuple(real for real in self.missing_buckets() if self._administration.create_bucket(real))
 
     def check(self) -> None:
         """Every bucket exists and takes, gives and drops a probe."""

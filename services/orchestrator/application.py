@@ -39,7 +39,7 @@ class Difference:
 
     Attributes:
         action: what applying does, or did.
-        kind: `work pool`, `block`, `deployment` or `automation`.
+        kind: `bucket`, `work pool`, `block`, `deployment` or `automation`.
         name: its name on the server.
         fields: of a change, the fields that differ; never their values, which may be secret.
     """
@@ -63,7 +63,9 @@ class _Wanted:
 
 
 def apply(settings: Settings, *, dry_run: bool = False) -> tuple[Difference, ...]:
-    """Afterwards the configured Prefect server has our work pools, blocks, deployments and automations.
+    """Afterwards the store has its buckets, and the configured Prefect server our pools, blocks, deployments, automations.
+
+    An installation with an S3 store and no server needs the buckets alone.
 
     Args:
         settings: what the blocks are filled with where the server has none; an operator's own block is left as it is.
@@ -73,11 +75,16 @@ def apply(settings: Settings, *, dry_run: bool = False) -> tuple[Difference, ...
         Everything that is wanted, in the order in which it is written, what is there already included.
 
     Raises:
-        InvalidSettingsError: no server is configured.
+        InvalidSettingsError: neither a server nor an S3 store is configured.
+        StorageRefusedError: a bucket is not there and we may not make it.
+        StorageUnavailableError: the S3 server does not answer.
         OrchestratorUnavailableError: it does not answer.
     """
+    differences = _buckets(settings, dry_run=dry_run)
     prepare_environment(settings)
     if not has_server():
+        if settings.uses_s3:
+            return tuple(differences)
         raise InvalidSettingsError(
             "no Prefect server is configured",
             hint="Set PREFECT_API_URL, such as http://127.0.0.1:4200/api; `mtr up` starts one and applies by itself.",
@@ -85,7 +92,6 @@ def apply(settings: Settings, *, dry_run: bool = False) -> tuple[Difference, ...
     import httpx
     from prefect.client.orchestration import get_client
 
-    differences = []
     try:
         with get_client(sync_client=True) as client:
             for wanted in _everything(client, settings):
@@ -98,6 +104,20 @@ def apply(settings: Settings, *, dry_run: bool = False) -> tuple[Difference, ...
             hint="Repeat: what is applied already is kept. `mtr doctor` says whether the server answers.",
         ) from error
     return tuple(differences)
+
+
+def _buckets(settings: Settings, *, dry_run: bool) -> list[Difference]:
+    """The real buckets of an S3 store; local folders come into being with their first object."""
+    if not settings.uses_s3:
+        return []
+    from runtime.store.objects import open_store
+
+    store = open_store(settings)
+    missing = store.missing_buckets()
+    if not dry_run:
+        store.ensure_buckets()
+    wanted = dict.fromkeys(settings.buckets.values())
+    return [Difference("create" if real in missing else "keep", "bucket", real) for real in wanted]
 
 
 def _everything(client: SyncPrefectClient, settings: Settings) -> Iterator[_Wanted]:
