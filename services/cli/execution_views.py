@@ -28,18 +28,19 @@ REFUSED_BEFORE: Final = frozenset({2, 3, 4})
 FAILED: Final = 1
 
 
-def exit_code(execution: Execution) -> int:
+def exit_code(execution: Execution, attempts: Iterable[Attempt]) -> int:
     """The exit code of a command that waited for this execution's end; 0 too while it has none.
 
-    A failure has the code of its error's class, but once training began it is 1 whatever refused it: the codes
-    2 to 4 promise that nothing ran.
+    A failure has the code of its error's class, but once the package ran it is 1 whatever refused it: the codes
+    2 to 4 promise that nothing did.
     """
     if execution.state == "cancelled":
         return CancelledError.exit_code
     if execution.state != "failed":
         return 0
     code = codes().get(str((execution.error or {}).get("code")), InternalError).exit_code
-    return FAILED if code in REFUSED_BEFORE and "train" in execution.timings else code
+    ran = any(attempt.paid_seconds > 0 or attempt.training_finished for attempt in attempts)
+    return FAILED if ran and code in REFUSED_BEFORE else code
 
 
 def execution_views(execution: Execution, attempts: Sequence[Attempt] = ()) -> list[Any]:
@@ -120,20 +121,14 @@ def _isolation(record: dict[str, Any], what: str) -> object:
 
 
 def artifact_table(artifacts: Iterable[dict[str, Any]]) -> Any:
-    """One line an artifact: what it is, and where its bytes are."""
+    """One line an artifact. Where its bytes are is left to `--json`: an object key is long and cannot be clicked."""
     rows = []
     for entry in artifacts:
         artifact, stored = entry["artifact"], entry["object"]
-        rows.append(
-            (
-                artifact["path"],
-                artifact["role"] + (", deployable" if artifact.get("deployable") else ""),
-                artifact["format"],
-                human_bytes(artifact.get("size_bytes") or 0),
-                f"{stored['bucket']}: {stored['object_key']}",
-            )
-        )
-    return table("artifacts", ("path", "role", "format", "size", "object"), rows)
+        role = artifact["role"] + (", deployable" if artifact.get("deployable") else "")
+        size = human_bytes(stored["size_bytes"])
+        rows.append((artifact["path"], role, artifact["format"], size, stored["bucket"], stored["sha256"]))
+    return table("artifacts", ("path", "role", "format", "size", "bucket", "sha256"), rows)
 
 
 def model_facts(model: dict[str, Any]) -> Any:

@@ -199,8 +199,9 @@ def retry(
         new = accepted.execution.execution_id
         terminal.note(f"execution {new} tries {earlier.execution_id} again")
         ended = detach(here, new) if detached else carry_out(here, new, terminal)
-        terminal.answer(ended.to_document(), *execution_views(ended, here.ledger.attempts(new)))
-        return exit_code(ended)
+        attempts = here.ledger.attempts(new)
+        terminal.answer(ended.to_document(), *execution_views(ended, attempts))
+        return exit_code(ended, attempts)
 
 
 @app.command(epilog=example("mtr executions resume 7c2e91d0"))
@@ -210,5 +211,6 @@ def resume(execution: ExecutionId, as_json: Json = False) -> int:
         found = here.ledger.find(execution)
         if not found.ended:
             found = carry_out(here, found.execution_id, terminal)
-        terminal.answer(found.to_document(), *execution_views(found, here.ledger.attempts(found.execution_id)))
-        return exit_code(found)
+        attempts = here.ledger.attempts(found.execution_id)
+        terminal.answer(found.to_document(), *execution_views(found, attempts))
+        return exit_code(found, attempts)

@@ -39,9 +39,9 @@ def carry_out(here: Installation, execution_id: str, terminal: Terminal) -> Exec
         RuntimeFault: it could not be taken to its end now, because something outside is unavailable for instance; the
             hint says how to go on.
     """
-    with _followed(here, execution_id, terminal):
+    with _followed(here, execution_id, terminal) as interrupted:
         try:
-            orchestrator.run_embedded(here, execution_id)
+            orchestrator.run_embedded(here, execution_id, cancelled=interrupted.is_set)
         except RuntimeFault as fault:
             execution = here.ledger.get(execution_id)
             if not execution.ended:
@@ -73,8 +73,11 @@ def detach(here: Installation, execution_id: str) -> Execution:
 
 
 @contextlib.contextmanager
-def _followed(here: Installation, execution_id: str, terminal: Terminal) -> Iterator[None]:
-    """While the context lasts, a thread tells what the journal gets, and passes a Ctrl-C on as a wish to cancel."""
+def _followed(here: Installation, execution_id: str, terminal: Terminal) -> Iterator[threading.Event]:
+    """While the context lasts, a thread tells what the journal gets, and a Ctrl-C becomes a wish to cancel.
+
+    The answered event is set by it.
+    """
     journal = Journal.of(here.settings.executions_root, execution_id)
     told_before = len(journal.read())
     ended, interrupted = threading.Event(), threading.Event()
@@ -98,7 +101,7 @@ def _followed(here: Installation, execution_id: str, terminal: Terminal) -> Iter
         thread.start()
     try:
         with _interrupts(interrupted):
-            yield
+            yield interrupted
     finally:
         ended.set()
         interrupted.set()

@@ -126,6 +126,7 @@ def _say_version(wanted: bool) -> None:
 
 
 app = typer.Typer(
+    name="mtr",
     cls=CommandTable,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,

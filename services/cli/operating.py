@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -12,14 +13,89 @@ from runtime.installation import Installation
 from services import orchestrator
 from services.cli.checks import run_checks
 from services.cli.options import Json, command_group, example
-from services.cli.terminal import Terminal, facts, table
+from services.cli.terminal import Terminal, facts
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import FrameType
+
     from services.cli.checks import Check
+    from services.orchestrator import Difference
 
 app = command_group("Start, apply and check what runs executions.")
 
-MARKS: Final = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "failed": ("✗", "bold red")}
+CHECK_MARKS: Final = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "failed": ("✗", "bold red")}
+DIFFERENCE_MARKS: Final = {"create": ("+", "green"), "change": ("~", "yellow"), "keep": ("=", "dim")}
+
+
+@app.command(epilog=example("mtr up"))
+def up(
+    port: Annotated[
+        int, typer.Option(min=0, max=65_535, metavar="PORT", help="Of the server; 0 is any free one.")
+    ] = 4200,
+    as_json: Json = False,
+) -> None:
+    """Start everything on this machine: Prefect server, UI and workers. Prints the links; Ctrl-C stops all."""
+    with Terminal.open(as_json=as_json) as terminal, Installation.open() as here:
+        terminal.note("starting the Prefect server and the workers …")
+        with _ended_by_sigterm(), orchestrator.Stack.start(here.settings, port=port or None) as stack:
+            links = stack.links
+            terminal.answer(
+                links,
+                facts(
+                    "everything runs on this machine",
+                    [
+                        ("UI", links["ui"]),
+                        ("run a package from a form", links["form"]),
+                        ("from another terminal", f"PREFECT_API_URL={links['api']} mtr run PACKAGE --data DATA"),
+                        ("workers of", ", ".join(stack.pools())),
+                        ("to stop", "Ctrl-C"),
+                    ],
+                ),
+            )
+            with contextlib.suppress(KeyboardInterrupt):  # the way that it is meant to end
+                stack.wait()
+            terminal.note("stopping …")
+
+
+@contextlib.contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """While the context lasts, SIGTERM ends like Ctrl-C: a service manager must not leave half of it behind."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@app.command(epilog=example("mtr apply --dry-run"))
+def apply(
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Bring the Prefect server at PREFECT_API_URL to the state that this version needs. Applying twice changes nothing.
+
+    Prints the plan of differences: blocks, work pools, deployments and automations.
+    """
+    with Terminal.open(as_json=as_json) as terminal, Installation.open() as here:
+        differences = orchestrator.apply(here.settings, dry_run=dry_run)
+        changed = sum(one.action != "keep" for one in differences)
+        done = "to do" if dry_run else "done"
+        terminal.answer(
+            {"dry_run": dry_run, "differences": [one.to_document() for one in differences]},
+            *map(_difference_line, differences),
+            Text(f"{changed} of {len(differences)} {done}" if changed else "nothing differs", style="bold"),
+        )
+
+
+def _difference_line(one: Difference) -> Text:
+    mark, style = DIFFERENCE_MARKS[one.action]
+    fields = f" ({', '.join(one.fields)})" if one.fields else ""
+    return Text(f"{mark} {one.kind} {one.name}{fields}", style=style)
 
 
 @app.command(epilog=example("mtr doctor"))
@@ -30,14 +106,14 @@ def doctor(as_json: Json = False) -> int:
         for check in run_checks(here):
             checks.append(check)
             if not as_json:
-                terminal.answer(None, _line(check))
+                terminal.answer(None, _check_line(check))
         failed = [check for check in checks if check.status == "failed"]
         if as_json:
             terminal.answer({"ok": not failed, "checks": [check.to_document() for check in checks]})
         return failed[0].exit_code if failed else 0
 
 
-def _line(check: Check) -> Text:
-    mark, style = MARKS[check.status]
+def _check_line(check: Check) -> Text:
+    mark, style = CHECK_MARKS[check.status]
     line = Text.assemble((f"{mark} ", style), (check.name, "bold"), f": {check.message}")
     return line.append(f"\n    → {check.remedy}") if check.remedy else line

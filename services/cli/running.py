@@ -104,7 +104,7 @@ def run(
         execution = detach(here, execution_id) if detached else carry_out(here, execution_id, terminal)
         attempts = here.ledger.attempts(execution_id)
         terminal.answer(execution.to_document(), *execution_views(execution, attempts))
-        return exit_code(execution)
+        return exit_code(execution, attempts)
 
 
 def _announce(terminal: Terminal, request: Request, package: FoundPackage, data: FoundData | None) -> None:

@@ -39,7 +39,7 @@ def submit(
             execution = detach(here, execution_id) if detached else carry_out(here, execution_id, terminal)
         attempts = here.ledger.attempts(execution.execution_id)
         terminal.answer(execution.to_document(), *execution_views(execution, attempts))
-        return exit_code(execution)
+        return exit_code(execution, attempts)
 
 
 def label_of(here: Installation, submission: TrainingCodeSubmission) -> str:

@@ -280,15 +280,18 @@ def test_resuming_what_has_ended_shows_it_with_its_own_exit_code(here) -> None:
         ("a_code_of_a_later_version", True, 1),
     ],
 )
-def test_a_failure_is_1_once_training_began(here, code: str, trained: bool, expected: int) -> None:  # noqa: FBT001
+def test_a_failure_is_1_once_the_package_ran(here, code: str, trained: bool, expected: int) -> None:  # noqa: FBT001
     execution_id = accept(here)
     if trained:
-        here.ledger.enter_stage(execution_id, "train")
+        attempt = here.ledger.begin_attempt(execution_id).number
+        here.ledger.end_attempt(
+            execution_id, attempt, outcome=code, record={}, paid_seconds=1.0, training_finished=False
+        )
     fail(here, execution_id, {"code": code, "message": "m", "hint": "h", "context": {}})
-    assert exit_code(here.ledger.get(execution_id)) == expected
+    assert exit_code(here.ledger.get(execution_id), here.ledger.attempts(execution_id)) == expected
 
 
 def test_a_cancelled_execution_is_130(here) -> None:
     execution_id = accept(here)
     fail(here, execution_id, {"code": "cancelled", "message": "m", "hint": "h", "context": {}}, state="cancelled")
-    assert exit_code(here.ledger.get(execution_id)) == 130
+    assert exit_code(here.ledger.get(execution_id), ()) == 130
