@@ -25,7 +25,7 @@ from sklearn.neural_network import MLPClassifier
 class Parameters:
     """What may be chosen for a run; names, limits and the same defaults stand in the manifest."""
 
-    epochs: int = 40
+    epochs: int = 25
     hidden_units: int = 64
     learning_rate: float = 0.002
     batch_size: int = 32

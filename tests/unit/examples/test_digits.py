@@ -52,7 +52,7 @@ def test_the_reported_accuracy_is_that_of_the_delivered_file(trained, digits):
 
 
 def test_every_epoch_is_judged_on_images_it_was_not_trained_on(trained):
-    assert len(trained.metrics("val")) == len(trained.metrics("train")) == 40
+    assert len(trained.metrics("val")) == len(trained.metrics("train")) == 25
     assert all({"accuracy", "loss"} <= metrics.keys() for metrics in trained.metrics("val"))
     assert trained.metrics("val")[-1]["accuracy"] > trained.metrics("val")[0]["accuracy"]
 
@@ -105,7 +105,7 @@ def test_the_model_takes_any_number_of_images(trained):
 def test_the_report_has_every_epoch_and_the_confusion_of_the_test_images(trained):
     document = json.loads((trained.output / "report.json").read_text())
 
-    assert [entry["epoch"] for entry in document["epochs"]] == list(range(1, 41))
+    assert [entry["epoch"] for entry in document["epochs"]] == list(range(1, 26))
     assert np.sum(document["confusion_by_true_class"]) == 269
     assert np.trace(document["confusion_by_true_class"]) / 269 == document["test"]["accuracy"]
 
