@@ -54,7 +54,7 @@ class Launch:
         entrypoint: the package's entry file, relative to its code folder.
         entrypoint_symbol: the callable in it.
         python: the Python that runs it.
-        output_log: where all plain output goes; its folder exists.
+        output_log: where all plain output goes.
         inputs: read-only inputs by their place relative to `input_dir`, such as `dataset` or `model-input/best.pt`;
             each a file or folder elsewhere, which the package sees there and cannot change.
         evidence: of those inputs, for machines where they cannot be protected.

@@ -34,6 +34,7 @@ class PlainOutput:
         self.bytes = 0
         self._most = most
         self._listen = listen
+        log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._log = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         self._rest = b""
         self._cut = False

@@ -389,6 +389,7 @@ class _Training:
                 self._ended = report
         if not chunk and self._ended is None:  # the supervisor itself was ended
             self._ended = {"exit_code": None, "signal": int(signal.SIGKILL)}
+            self._end_survivors()  # or what it left would hold our pipes open
 
     # --- ending ------------------------------------------------------------------------------------------------------
 
@@ -448,8 +449,10 @@ class _Training:
                 supervisor.kill()
                 supervisor.wait()
         if self._ended is None or supervisor.returncode != 0:
-            workspace = self._workspace
-            end_survivors(workspace.execution_id, workspace.attempt, workspace.directory)
+            self._end_survivors()
+
+    def _end_survivors(self) -> None:
+        end_survivors(self._workspace.execution_id, self._workspace.attempt, self._workspace.directory)
 
     # --- judging -----------------------------------------------------------------------------------------------------
 

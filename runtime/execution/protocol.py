@@ -5,8 +5,8 @@ The wire's lines are `__AUTO_ML_TRAINING_EVENT__={...}`, `..._LOG__=` and `..._R
 pipe of their own that only the runner writes to, so an unfinished `print` cannot swallow one, and a package that prints
 such a line is found out by where it comes from.
 
-The form in which our runner writes phases, logs and metrics is decoded to its type in one step. Everything else that
-could still be valid takes the contract's own validation, which is slower and says what is wrong.
+Lines of phases, logs and metrics as our runner writes them are decoded to their types all at once. Everything else that
+could still be valid takes the contract's own validation, line by line, which is slower and says what is wrong.
 """
 
 from __future__ import annotations
@@ -96,9 +96,9 @@ class Checkpoint(_Typed, frozen=True, tag="checkpoint"):
 
 Event = Phase | Log | Metric | Checkpoint
 
-_FIELDS: Final = {Phase: 7, Log: 7, Metric: 9}
-"""Keys of a line that leaves nothing out, the tag included; those of `metrics` come on top."""
-_SPACED: Final = (b'" ', b'"\t', b'"\r')
+_METRIC_FIELDS: Final = 9
+_OTHER_FIELDS: Final = 7
+"""Keys of a line that leaves nothing out, the tag included; those inside `metrics` come on top."""
 
 
 class Plain(msgspec.Struct, frozen=True):
@@ -154,6 +154,8 @@ class _LogLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 _EVENTS: Final = msgspec.json.Decoder(Phase | Log | Metric)
+_EVENT_LENGTH: Final = len(EVENT)
+_NEXT_EVENT: Final = b"\n" + EVENT
 _LOG_LINES: Final = msgspec.json.Decoder(_LogLine)
 _FAILURES: Final = msgspec.json.Decoder(Failure)
 
@@ -190,20 +192,59 @@ class ProtocolReader:
                 the result.
             OutputLimitError: more events than are allowed.
         """
-        lines = chunk.split(b"\n")
-        if self._rest:
-            self._rest += lines[0]
-            if len(lines) > 1:
-                lines[0] = bytes(self._rest)
+        whole, newline, rest = chunk.rpartition(b"\n")
+        if not newline:
+            self._rest += rest
+            whole = b""
+        else:
+            if self._rest:
+                whole = bytes(self._rest) + whole
                 self._rest.clear()
+            self._rest += rest
+        if newline:
+            events = self._events_at_once(whole)
+            if events is None:
+                yield from self._line_by_line(whole)
             else:
-                lines.clear()
-        if lines:
-            self._rest += lines.pop()
+                yield from events
         if len(self._rest) > MAX_PROTOCOL_LINE_BYTES:
             self._lines += 1
             self._refuse(bytes(self._rest[:80]), f"is longer than {MAX_PROTOCOL_LINE_BYTES} bytes")
-        for line in lines:
+
+    def _events_at_once(self, lines: bytes) -> list[Phase | Log | Metric] | None:
+        """The events that `lines` are, if each is one as our runner writes it and nothing is wrong with any; else none.
+
+        No line leaves a field out. If the fields account for all keys, no key is there twice; `"key" :` would hide one.
+        """
+        if not lines.startswith(EVENT) or lines.count(_NEXT_EVENT) != lines.count(b"\n") or self.completion is not None:
+            return None
+        content = lines[_EVENT_LENGTH:].replace(_NEXT_EVENT, b"\n")  # no JSON text holds a line feed
+        if b'" ' in content or b'"\t' in content or b'"\r' in content:
+            return None
+        try:
+            events = _EVENTS.decode_lines(content)
+        except msgspec.MsgspecError:
+            return None
+        sequence, keys, execution_id = self.events, 0, self._execution_id
+        for event in events:
+            if event.sequence != sequence or event.execution_id != execution_id or event.occurred_at.tzinfo is not UTC:
+                return None
+            sequence += 1
+            if event.__class__ is Metric:
+                keys += _METRIC_FIELDS + len(event.metrics)
+                if not all(map(str.strip, event.metrics)):  # a blank name
+                    return None
+            else:
+                keys += _OTHER_FIELDS
+        complete = len(events) == content.count(b"\n") + 1  # an empty line is none to the decoder
+        if not complete or keys != content.count(b'":') or sequence > self._max_events:
+            return None
+        self.events = sequence
+        self._lines += len(events)
+        return events
+
+    def _line_by_line(self, lines: bytes) -> Iterator[Message]:
+        for line in lines.split(b"\n"):
             self._lines += 1
             if line.startswith(EVENT):
                 yield self._event(line)
@@ -213,21 +254,7 @@ class ProtocolReader:
                 yield Plain(line)
 
     def _event(self, line: bytes) -> Event:
-        content = line[len(EVENT) :]
-        event: Event
-        try:
-            event = _EVENTS.decode(content)
-            wanted = _FIELDS[type(event)]
-            if isinstance(event, Metric):
-                wanted += len(event.metrics)
-                if not all(map(str.strip, event.metrics)):
-                    raise msgspec.ValidationError  # a blank name: the contract says it best
-            # Every field is there. If that accounts for all keys, no key is there twice; `"key" :` would hide one.
-            plain = content.count(b'":') == wanted and not any(hidden in content for hidden in _SPACED)
-            if not plain or event.occurred_at.tzinfo is not UTC or event.execution_id != self._execution_id:
-                event = self._by_contract(line, content)
-        except msgspec.MsgspecError:
-            event = self._by_contract(line, content)
+        event = self._by_contract(line, line[_EVENT_LENGTH:])
         if event.sequence != self.events:
             self._refuse(line, f"has sequence {event.sequence}, must have {self.events}")
         if self.completion is not None:
