@@ -15,6 +15,7 @@ from contracts.strict_json import dump_canonical
 from runtime.archive.extraction import extract
 from runtime.execution.environment import find_python
 from runtime.execution.launch import Launch
+from runtime.execution.view import hidden_places
 from runtime.execution.workspace import DATASET_FOLDER, DATASET_MANIFEST_NAME, MODEL_INPUT_FOLDER, Workspace
 from tasks.showing import readable_size, show_table, update_progress
 from tasks.stage import stage
@@ -99,7 +100,7 @@ def materialize_inputs(run: Run, plan: Plan, attempt: int, held: contextlib.Exit
             inputs=read_only,
             evidence=dataset,
             network=submission.input_mode == "script_managed",
-            hidden=(settings.home,),
+            hidden=hidden_places(settings),
             isolation=settings.isolation,
         )
         held.push(entered.pop_all())
