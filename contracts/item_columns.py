@@ -76,14 +76,22 @@ class _Field:
         """A shortcut that the annotation may bring: sees that a column is valid and normalized, or does not."""
         return next((extra.is_plain for extra in get_args(self.annotation)[1:] if hasattr(extra, "is_plain")), _unseen)
 
+    @cached_property
+    def holds_numbers(self) -> bool:
+        """Whether a value can be normalized to one of another type that equals it, as `3.0` to `3`."""
+        return _mentions_numbers(self.annotation)
+
     def normalized(self, column: list[Any], *, owned: bool) -> list[Any] | None:
+        """The column with every value normalized, `column` itself where nothing changed, None where it is not valid."""
         if self.is_plain(column):
             return column
         if self.rows is None:
             try:
-                return self.check(column)
+                checked = self.check(column)
             except ValidationError:
                 return None
+            same = checked == column and (not self.holds_numbers or set(map(type, checked)) == set(map(type, column)))
+            return column if same else checked
         present = [value for value in column if value is not None] if self.nullable else column
         rows = self.rows.normalized(present, owned=owned) if present else present
         if rows is None or rows is present:
@@ -137,11 +145,10 @@ class Columns:
                 column = [row[name] for row in rows]
             except KeyError:
                 return None
-            field = self._fields[name]
-            checked = field.normalized(column, owned=owned)
+            checked = self._fields[name].normalized(column, owned=owned)
             if checked is None:
                 return None
-            same = same and (checked is column or (field.rows is None and _identical(checked, column)))
+            same = same and checked is column
             columns[name] = checked
         missing = {name: field.default for name, field in self._fields.items() if name not in names}
         if same and (owned or not missing):
@@ -155,9 +162,8 @@ class Columns:
         return [dict(zip(self._fields, values, strict=True)) for values in zip(*ordered, strict=True)]
 
 
-def _identical(checked: list[Any], given: list[Any]) -> bool:
-    """Equal, and of the same types: `3.0` was normalized to `3`, which equals it."""
-    return checked == given and set(map(type, checked)) == set(map(type, given))
+def _mentions_numbers(annotation: Any) -> bool:
+    return annotation in (int, float) or any(_mentions_numbers(part) for part in get_args(annotation))
 
 
 def _unseen(_column: list[Any]) -> bool:
