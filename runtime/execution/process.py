@@ -38,6 +38,7 @@ from contracts.errors import (
     RuntimeFault,
     RuntimeUnavailableError,
     TimeoutReachedError,
+    WorkspaceLimitError,
 )
 from contracts.limits import THREADS_PER_PROCESS
 from runtime.execution.environment import SAFE_PATH_PYTHON, child_environment, own_python
@@ -48,7 +49,7 @@ from runtime.execution.output import PlainOutput
 from runtime.execution.protocol import Completed, Event, Phase, Plain, ProtocolReader, Started
 from runtime.execution.record import ISOLATED, NOT_ISOLATED, ProcessRecord, TrainingEnd
 from runtime.execution.survivors import end_survivors
-from runtime.execution.verdict import Evidence, fault_of
+from runtime.execution.verdict import NO_ROOM, Evidence, fault_of
 from runtime.execution.view import RUNNER, view_of
 
 if TYPE_CHECKING:
@@ -104,9 +105,21 @@ def train(
         end_survivors(workspace.execution_id, workspace.attempt, workspace.directory)
         if cancelled():
             raise _cancelled(ProcessRecord(attempt=workspace.attempt))
-        with contextlib.closing(_Training(launch, limits, listener, cancelled, lock)) as training:
-            end = training.run()
-        workspace.keep_end(end)
+        try:
+            with contextlib.closing(_Training(launch, limits, listener, cancelled, lock)) as training:
+                end = training.run()
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                raise
+            raise WorkspaceLimitError(
+                f"the disk is full: {error}",
+                hint="Free space on the disks of workspace_root and MTR_HOME; the training has to run again.",
+                context={"path": str(error.filename or "")},
+            ) from error
+        with contextlib.suppress(
+            OSError
+        ):  # without room for the mark a re-run would train again; this run need not fail
+            workspace.keep_end(end)
         return end
 
 

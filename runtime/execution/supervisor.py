@@ -56,7 +56,7 @@ DISK_SECONDS = 0.25
 WALK_PAUSE_SECONDS = 1.0
 WALK_STEP = 1_000
 """Files looked at between two looks at memory: about 5 ms."""
-BUSY_SHARE = 20
+BUSY_SHARE = 10
 """Measuring takes at most one part in so many of a core."""
 END_SECONDS = 20.0
 """A killed process that is still there after this hangs in the kernel; the report names it."""

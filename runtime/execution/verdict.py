@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 _SENT_BY_OTHERS: Final = frozenset({"SIGKILL", "SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT"})
 """Signals that come from outside; all others a program brings upon itself."""
 _READ_ONLY: Final = frozenset({errno.EROFS, errno.EBUSY, errno.EACCES, errno.EPERM})
-_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""Error numbers of a write that found no room: on the disk, in a quota, in the largest file allowed."""
 _TAIL_LINES: Final = 5
 _KILLED: Final = re.compile(r"killed|SIGKILL|signal 9|code:? -9", re.IGNORECASE)
 """What libraries say when a worker of theirs was killed."""
@@ -194,13 +195,13 @@ def _failed(failure: Failure, evidence: Evidence) -> RuntimeFault:
         )
     if failure.kind == "wrong_return_value":
         return _wrong_value(failure)
-    if failure.errno in _NO_ROOM and failure.path.startswith("/"):
+    if failure.errno in NO_ROOM and failure.path.startswith("/"):
         return WorkspaceLimitError(
             f"the package could not write {failure.path}: {os.strerror(failure.errno)}{at}",
             hint="Free space on the workspace's disk, write less, or raise process_fsize_bytes if one file was too large.",
             context=context,
         )
-    if failure.errno in _NO_ROOM:
+    if failure.errno in NO_ROOM:
         return WorkspaceLimitError(
             f"the package could not write: {said}{at}",
             hint="Free space on the workspace's disk, write less, or raise process_fsize_bytes if one file was too large.",

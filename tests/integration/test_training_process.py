@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import stat
@@ -18,6 +19,7 @@ from contracts.errors import (
     KilledError,
     PackageRaisedError,
     RuntimeUnavailableError,
+    WorkspaceLimitError,
 )
 from runtime.execution.environment import Python
 from runtime.execution.journal import Journal
@@ -497,6 +499,19 @@ def test_it_is_all_in_the_journal(tmp_path) -> None:
     with Journal.of(tmp_path / "executions", launch.workspace.execution_id) as journal:
         train(launch, limits(), journal.listener(), lambda: False)
     assert sorted(entry["kind"] for entry in journal.read()) == ["log", "output", "phase"]
+
+
+def test_a_disk_that_is_nearly_full_ends_it_while_there_is_room_to_say_so(tmp_path) -> None:
+    with pytest.raises(WorkspaceLimitError, match="the workspace's disk is full"):
+        run(prepare(tmp_path, body("import time; time.sleep(600)")), min_free_disk_bytes=2**60)
+
+
+def test_a_listener_without_room_is_a_full_disk(tmp_path) -> None:
+    def fail(_pid: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(WorkspaceLimitError, match="No space left on device"):
+        run(prepare(tmp_path, body("import time; time.sleep(600)")), heard=Heard(fail))
 
 
 def test_a_kill_from_outside_is_told_as_one(tmp_path) -> None:
