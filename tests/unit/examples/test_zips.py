@@ -34,7 +34,7 @@ class Heard:
     def event(self, event):
         self.events.append(event)
 
-    def output(self, line):
+    def output(self, line, left_out):
         self.lines.append(line)
 
 
