@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 GOAL, FLOOR = "goal_", "floor_"
+PLAIN_WIDTH = 120
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,7 @@ def _show(measured: dict[str, dict[str, float]]) -> None:
             style = {"met": "green", "missed": "bold red"}.get(figure.verdict, "")
             shown = f"{figure.value:,.3g}" if abs(figure.value) < 1000 else f"{figure.value:,.0f}"
             table.add_row("" if index else benchmark, figure.name, shown, figure.bound, figure.verdict, style=style)
-    Console().print(table)
+    Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH).print(table)
 
 
 if __name__ == "__main__":
