@@ -7,9 +7,16 @@ import os
 import stat
 from typing import TYPE_CHECKING, Final
 
-from contracts.errors import ArtifactEmptyError, ArtifactMissingError, ArtifactOutsideError, RuntimeFault
-from contracts.limits import CHUNK_BYTES
+from contracts.errors import (
+    ArtifactEmptyError,
+    ArtifactMissingError,
+    ArtifactOutsideError,
+    RuntimeFault,
+    WorkspaceLimitError,
+)
+from contracts.limits import CHUNK_BYTES, DEFAULT_MAX_WORKSPACE_BYTES
 from contracts.result import ResultArtifact
+from runtime.execution.verdict import size as readable_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,30 +30,39 @@ _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def verify_artifacts(
-    completion: Completion, output_dir: Path, progress: Callable[[str, int], None] | None = None
+    completion: Completion,
+    output_dir: Path,
+    progress: Callable[[str, int], None] | None = None,
+    *,
+    max_bytes: int = DEFAULT_MAX_WORKSPACE_BYTES,
 ) -> tuple[ResultArtifact, ...]:
     """The artifacts of `completion`, each with the size and digest that its file really has.
 
     Call it once no process of the package lives. Size and digest come from one reading of one open file, so that
     nothing can be put in its place in between; whoever uploads compares the digest again.
 
-    1. From `output_dir` down, folder by folder, never through a symbolic link. 2. A regular file. 3. Not empty.
-    4. Read once, to its end.
+    1. From `output_dir` down, folder by folder, never through a symbolic link. 2. A regular file. 3. Not empty, and with
+    the others not over the limit: a file of holes takes no room on the disk, but reading it takes for ever. 4. Read
+    once, to its end.
 
     Args:
         completion: what the package says.
         output_dir: its output folder.
         progress: is told path and bytes of each file that was read.
+        max_bytes: of all of them.
 
     Raises:
         ArtifactOutsideError: a path leads through a symbolic link.
         ArtifactMissingError: nothing is there, or something that is no regular file.
         ArtifactEmptyError: the file has no bytes.
+        WorkspaceLimitError: the files are larger than `max_bytes`.
     """
-    verified, faults = [], []
+    verified: list[ResultArtifact] = []
+    faults: list[RuntimeFault] = []
     for artifact in completion.artifacts:
         try:
-            verified.append(_verify(artifact, output_dir))
+            room = max_bytes - sum(other.size_bytes for other in verified)
+            verified.append(_verify(artifact, output_dir, room))
         except RuntimeFault as fault:
             faults.append(fault)
         else:
@@ -59,7 +75,7 @@ def verify_artifacts(
     return tuple(verified)
 
 
-def _verify(artifact: Artifact, output_dir: Path) -> ResultArtifact:
+def _verify(artifact: Artifact, output_dir: Path, room: int) -> ResultArtifact:
     handle = _open_inside(artifact.path, output_dir)
     try:
         status = os.fstat(handle)
@@ -70,6 +86,12 @@ def _verify(artifact: Artifact, output_dir: Path) -> ResultArtifact:
                 f"artifact {artifact.path} is empty",
                 hint="Write and close the file before train() returns, or leave it out of the completion.",
                 context={"path": artifact.path},
+            )
+        if status.st_size > room:
+            raise WorkspaceLimitError(
+                f"artifact {artifact.path} has {readable_size(status.st_size)}, {readable_size(room)} are left of the limit",
+                hint="Leave smaller artifacts, or raise max_workspace_bytes.",
+                context={"path": artifact.path, "size_bytes": status.st_size},
             )
         digest, size = hashlib.sha256(), 0
         while chunk := os.read(handle, CHUNK_BYTES):

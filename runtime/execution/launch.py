@@ -89,7 +89,7 @@ class ProcessLimits:
         max_workspace_bytes: in the workspace's folders.
         min_free_disk_bytes: what must stay free on the workspace's disk.
         max_events: typed events.
-        file_size_bytes: of one file; `None` is no limit.
+        file_size_bytes: of one file; `None` is the workspace's.
         open_files: of one process; `None` is what this machine allows.
         startup_seconds: from the launch to the package's first line.
         grace_seconds: between SIGTERM and SIGKILL.

@@ -306,7 +306,7 @@ class _Training:
             "max_threads": limits.max_processes * THREADS_PER_PROCESS,
             "max_workspace_bytes": limits.max_workspace_bytes,
             "min_free_disk_bytes": limits.min_free_disk_bytes,
-            "file_size_bytes": limits.file_size_bytes,
+            "file_size_bytes": limits.file_size_bytes or limits.max_workspace_bytes,  # also of a file full of holes
             "open_files": limits.open_files,
         }
 

@@ -406,8 +406,7 @@ def run_package(order: dict[str, Any], features: list[str], parent: int) -> NoRe
         for handle in order["descriptors"][3:]:
             os.set_inheritable(handle, True)
         bound(resource.RLIMIT_CORE, 0)
-        if order["file_size_bytes"] is not None:
-            bound(resource.RLIMIT_FSIZE, order["file_size_bytes"])
+        bound(resource.RLIMIT_FSIZE, order["file_size_bytes"])
         bound(resource.RLIMIT_NOFILE, order["open_files"])
         os.chdir(order["working_directory"])
         give_up_privileges()

@@ -265,6 +265,12 @@ def _ended(evidence: Evidence) -> RuntimeFault:
             hint="Somebody or something on the machine ended it; it may run again as another attempt.",
             context={"signal": record.signal, "peak_bytes": record.peak_memory_bytes},
         )
+    if record.signal == "SIGXFSZ":
+        return WorkspaceLimitError(
+            "the package wrote a file that is larger than one file may be",
+            hint="Write smaller files, or raise process_fsize_bytes and max_workspace_bytes.",
+            context={"signal": record.signal},
+        )
     if record.signal:
         return PackageCrashedError(
             f"the training process crashed by {record.signal}",

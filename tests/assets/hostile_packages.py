@@ -239,6 +239,12 @@ HOSTILE: dict[str, Hostile] = {
         "into its workspace, 8.0 MiB are allowed",
         {"max_workspace_bytes": 2**23},
     ),
+    "makes_a_file_of_holes": Hostile(
+        _train("import os; os.truncate(os.open('holes', os.O_CREAT | os.O_WRONLY), 2**40); return {}"),
+        "workspace_limit",
+        "File too large",
+        {"max_workspace_bytes": 2**30},
+    ),
     "writes_a_large_file": Hostile(
         _train("open('big', 'wb').write(b'x' * 2**22)"), "workspace_limit", "File too large", {"file_size_bytes": 2**20}
     ),

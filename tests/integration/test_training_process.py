@@ -16,11 +16,13 @@ import pytest
 from contracts.errors import (
     CancelledError,
     ExecutionBusyError,
+    InternalError,
     KilledError,
     PackageRaisedError,
     RuntimeUnavailableError,
     WorkspaceLimitError,
 )
+from runtime.execution import supervisor
 from runtime.execution.environment import Python
 from runtime.execution.journal import Journal
 from runtime.execution.process import train
@@ -340,6 +342,30 @@ def test_the_record_says_that_nothing_is_isolated_when_nothing_is(tmp_path) -> N
     record = run(prepare(tmp_path, body("return {}"), isolation="none")).record
     assert set(record.isolation.values()) == {NOT_ISOLATED}
     assert set(record.isolation) == {"network", "filesystem", "processes"} == set(record.isolation_refused)
+
+
+def test_a_kernel_that_cannot_make_mounts_read_only_loses_no_more_than_that(tmp_path, monkeypatch) -> None:
+    old = tmp_path / "supervisor.py"
+    old.write_text(
+        Path(supervisor.__file__)
+        .read_text()
+        .replace(
+            "SYS_MOUNT_SETATTR, AT_FDCWD, AT_RECURSIVE, MOUNT_ATTR_RDONLY = 442",
+            "SYS_MOUNT_SETATTR, AT_FDCWD, AT_RECURSIVE, MOUNT_ATTR_RDONLY = 9999",
+        )
+    )
+    monkeypatch.setattr("runtime.execution.process._SUPERVISOR", old)
+    record = run(prepare(tmp_path, body("return {}"))).record
+    assert (record.isolation["filesystem"], record.isolation["processes"]) == (NOT_ISOLATED, NOT_ISOLATED)
+    assert (record.isolation["network"] == ISOLATED) == ("network" not in record.isolation_refused)
+
+
+def test_a_defect_of_the_supervisor_is_ours(tmp_path, monkeypatch) -> None:
+    broken = tmp_path / "supervisor.py"
+    broken.write_text("raise SystemError('broken')\n")
+    monkeypatch.setattr("runtime.execution.process._SUPERVISOR", broken)
+    with pytest.raises(InternalError, match="the supervisor failed: SystemError: broken"):
+        run(prepare(tmp_path, body("return {}")))
 
 
 # --- what a machine that allows namespaces protects --------------------------------------------------------------------

@@ -8,7 +8,7 @@ import pytest
 
 from contracts.base import validate
 from contracts.completion import Completion
-from contracts.errors import ArtifactEmptyError, ArtifactMissingError, ArtifactOutsideError
+from contracts.errors import ArtifactEmptyError, ArtifactMissingError, ArtifactOutsideError, WorkspaceLimitError
 from runtime.execution.artifacts import verify_artifacts
 
 
@@ -85,3 +85,16 @@ def test_all_that_is_wrong_is_told_at_once(tmp_path) -> None:
     with pytest.raises(ArtifactMissingError) as caught:
         verify_artifacts(completion("a", "b"), tmp_path)
     assert [wrong["path"] for wrong in caught.value.context["artifacts"]] == ["a", "b"]
+
+
+def test_a_file_of_holes_is_not_read_for_ever(tmp_path) -> None:
+    os.truncate(os.open(tmp_path / "a", os.O_WRONLY | os.O_CREAT), 2**40)
+    with pytest.raises(WorkspaceLimitError, match=r"artifact a has 1024\.0 GiB"):
+        verify_artifacts(completion("a"), tmp_path)
+
+
+def test_all_artifacts_together_are_limited(tmp_path) -> None:
+    for name in "ab":
+        (tmp_path / name).write_bytes(b"x" * 600)
+    with pytest.raises(WorkspaceLimitError, match="artifact b has 600 bytes, 400 bytes are left"):
+        verify_artifacts(completion("a", "b"), tmp_path, max_bytes=1000)
