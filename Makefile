@@ -64,13 +64,13 @@ test-crash: $(VENV)/.ready-dev ## kill every process in every stage
 bench: $(VENV)/.ready-dev ## speed, as ratios to named peers and floors
 	$(BIN)/python -m benchmarks
 
-generated: $(VENV)/.ready-dev ## regenerate JSON Schemas and the error table
+generated: $(VENV)/.ready-dev ## regenerate JSON Schemas and the pages made from code
 	$(BIN)/python -m contracts.schemas
-	$(BIN)/python -m contracts.error_table docs/errors.md
+	$(BIN)/python -m docs.build
 
 check-generated: $(VENV)/.ready-dev ## fail where a generated file is not current
 	$(BIN)/python -m contracts.schemas --check
-	$(BIN)/python -m contracts.error_table --check docs/errors.md
+	$(BIN)/python -m docs.build --check
 
 constraints: ## resolve the pins again (needs uv)
 	{ echo "# Every package the product and its tests resolve to, by version. Regenerate: make constraints"; \

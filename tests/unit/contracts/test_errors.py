@@ -1,26 +1,10 @@
 from __future__ import annotations
 
 import pickle
-from pathlib import Path
 
 import pytest
 
-from contracts import error_table
 from contracts.errors import InternalError, InvalidDocumentError, RuntimeFault, codes, fault_from_document
-
-REPOSITORY = Path(__file__).parents[3]
-
-
-def test_the_error_page_is_current() -> None:
-    assert (REPOSITORY / "docs/errors.md").read_text(encoding="utf-8") == error_table.render()
-
-
-def test_a_stale_error_page_is_refused(tmp_path, capsys) -> None:
-    page = tmp_path / "errors.md"
-    page.write_text("old", encoding="utf-8")
-
-    assert error_table.main(["--check", str(page)]) == 1
-    assert "run `make generated`" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("kind", codes().values(), ids=codes().keys())
