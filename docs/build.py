@@ -43,7 +43,7 @@ A key of `mtr.toml`, an environment name `MTR_…` and a field of the Prefect bl
 to strongest: the defaults, `mtr.toml`, the platform's names (`S3_ENDPOINT`, `S3_ACCESS_KEY`, `S3_SECRET_KEY`, `S3_REGION`,
 `S3_DEFAULT_BUCKET`, …), `MTR_…`. An unknown key is refused, and so is a text where a truth value belongs.
 
-Sizes are in bytes, times in seconds. In the environment a list is written with commas, a table as JSON.
+Sizes are in bytes, times in seconds. In the environment a list is written with commas (`base,pytorch`), a table as `name=path,name=path`; either as JSON too.
 
 | Key | Default | Means |
 |---|---|---|
