@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-pytest_plugins = ["tests.assets.produced_codes"]
+pytest_plugins = ["tests.assets.produced_codes", "tests.assets.prefect_settings"]

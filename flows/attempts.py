@@ -140,6 +140,7 @@ def _on_pool(
     key = f"{run.execution_id}-{admitted.object.sha256}-{attempt.number}"
     child = start_or_find(f"train-package/{device}", plan, attempt.number, idempotency_key=key, job_variables={})
     run.tell("attempt", attempt=attempt.number, flow_run_id=str(child))
+    run.follow_stage("materialize_inputs")  # the wait for a worker counts for what is waited for
     return follow(child, cancelled=watch, stage_entered=run.follow_stage)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from prefect import State, flow
+from prefect.runtime import flow_run as this_run
 from pydantic import Field
 
 from contracts.errors import RuntimeFault
@@ -18,8 +19,14 @@ from tasks.states import failed_state
 from tasks.this_run import name_this_run
 
 
-@flow(name="run-package", description=__doc__, persist_result=False)
-def run_package(
+def _asked_for() -> str:
+    """What was asked for, until it is known what that is."""
+    said = this_run.parameters
+    return f"{said.get('package')} on {said['data']}" if said.get("data") else str(said.get("package"))
+
+
+@flow(name="run-package", flow_run_name=_asked_for, description=__doc__, persist_result=False)
+def run_package(  # noqa: PLR0917 - the signature is the form
     package: Annotated[
         str, Field(description="key@version of a registered package; a key alone is its newest version.")
     ],

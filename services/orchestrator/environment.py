@@ -23,6 +23,8 @@ _QUIET: Final = {
     "PREFECT_SHOW_NOTIFICATIONS": "false",
 }
 _ROBUST: Final = {
+    # Every run of ours on a server that has the automation must send them: it takes three missing ones for a death.
+    "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": str(HEARTBEAT_SECONDS),
     "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
     # Leases in memory lose their slots with a server restart, and then crash runs that are fine.
     "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect.server.concurrency.lease_storage.filesystem",

@@ -75,6 +75,10 @@ class Guarded:
     def stop(self, *, seconds: float = STOP_SECONDS) -> None:
         """Afterwards it has ended: asked to first, made to after `seconds`."""
         self.ask_to_end()
+        self.await_end(seconds)
+
+    def await_end(self, seconds: float) -> None:
+        """Afterwards it has ended, by force after `seconds`. A second SIGTERM makes a worker drop its runs at once, so none is sent."""
         try:
             self.process.wait(seconds)
         except subprocess.TimeoutExpired:

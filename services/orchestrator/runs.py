@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 DEPLOYMENT: Final = "execute-training/platform"
 _MOST_RUNS: Final = 100
 _DELIVERY_SECONDS: Final = 5.0
+TAG: Final = "mtr"
+"""On every run of ours, as on every deployment: the automation watches these only."""
 LOCAL_UI: Final = "http://127.0.0.1:4200"
 """Where `mtr up` shows the runs of an embedded server, which has no UI of its own but the same database."""
 
@@ -65,12 +67,13 @@ def run_embedded(
 
 def _execute(installation: Installation, execution_id: str, cancelled: Callable[[], bool], ui_url: str | None) -> None:
     import httpx
+    from prefect import tags
     from prefect.exceptions import PrefectException
 
     from flows.execute_training import execute_training
     from tasks.run import Host, hosted
 
-    with hosted(Host(installation, cancelled=cancelled, ui_url=ui_url)) as host:
+    with hosted(Host(installation, cancelled=cancelled, ui_url=ui_url)) as host, tags(TAG):
         try:
             state = execute_training(execution_id=execution_id, return_state=True)
         except (httpx.HTTPError, PrefectException) as error:

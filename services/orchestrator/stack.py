@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from contracts.errors import ConflictError
 from services.orchestrator.application import apply
-from services.orchestrator.environment import HEARTBEAT_SECONDS, child_environment, prepare_environment
+from services.orchestrator.environment import child_environment, prepare_environment
 from services.orchestrator.processes import Guarded, PrefectServer, answers
 
 if TYPE_CHECKING:
@@ -42,12 +42,15 @@ class Stack:
         self.applied: tuple[Difference, ...] = ()
 
     @classmethod
-    def start(cls, settings: Settings, *, port: int | None = PORT) -> Self:
+    def start(
+        cls, settings: Settings, *, port: int | None = PORT, worker_environment: Mapping[str, str] | None = None
+    ) -> Self:
         """The server, brought to the state that this version needs, and a worker for each pool. Call it from the main thread.
 
         Args:
             settings: what the workers work with. They load these very settings, whatever folder they start in.
             port: the server's, on 127.0.0.1; `None` is any free one.
+            worker_environment: what the workers, and the runs that they start, have in their environment besides.
 
         Raises:
             ConflictError: something else listens on the port.
@@ -65,7 +68,7 @@ class Stack:
         server_environment = {name: value for name, value in environment.items() if not name.startswith("MTR_")}
         log = settings.prefect_home / "server.log"
         server = PrefectServer.launch(server_environment, log=log, cwd=settings.home, port=port, ui=True)
-        stack = cls(settings, server, {**environment, "PREFECT_API_URL": server.api_url})
+        stack = cls(settings, server, {**environment, "PREFECT_API_URL": server.api_url, **(worker_environment or {})})
         try:
             server.wait()
             with stack.as_client():
@@ -134,7 +137,7 @@ class Stack:
         for worker in self.workers:
             worker.ask_to_end()
         for worker in self.workers:
-            worker.stop(seconds=WORKER_STOP_SECONDS)
+            worker.await_end(WORKER_STOP_SECONDS)
         self.server.stop()
 
     def __enter__(self) -> Self:
@@ -148,6 +151,5 @@ class Stack:
 
 _WORKER_SETTINGS: Final = {
     "PREFECT_WORKER_QUERY_SECONDS": "1",
-    "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": str(HEARTBEAT_SECONDS),
     "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",
 }

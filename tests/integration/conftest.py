@@ -1,0 +1,22 @@
+"""Services that integration tests share, each started once, when it is first asked for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.assets.prefect_stack import PrefectStack
+
+
+@pytest.fixture(scope="session")
+def prefect_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrefectStack]:
+    """A Prefect server, its UI, and workers of both pools, with an installation of their own."""
+    from tests.assets.prefect_stack import PrefectStack  # noqa: PLC0415 - Prefect takes seconds to import
+
+    started = PrefectStack.start(tmp_path_factory.mktemp("prefect"))
+    yield started
+    started.stop()
