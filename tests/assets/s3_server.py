@@ -98,6 +98,7 @@ class S3Server:
                     f"-volume.port={self._volume}",
                     f"-filer.port={self._filer}",
                     f"-admin.port={self._admin}",
+                    "-volume.max=20000",  # each bucket takes several, each test four buckets; they are sparse files
                     "-admin.ui=false",
                     "-webdav=false",
                     "-master.telemetry=false",
