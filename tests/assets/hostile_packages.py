@@ -215,10 +215,11 @@ HOSTILE: dict[str, Hostile] = {
         _train(
             """
             import os
-            with open(os.path.join(context["workspace"]["output_dir"], "big"), "wb") as out:
-                while True:
+            number = 0
+            while True:
+                number += 1
+                with open(os.path.join(context["workspace"]["output_dir"], f"big-{number}"), "wb") as out:
                     out.write(b"x" * 2**20)
-                    out.flush()
             """
         ),
         "workspace_limit",
@@ -229,10 +230,11 @@ HOSTILE: dict[str, Hostile] = {
         _train(
             """
             import tempfile
-            with tempfile.NamedTemporaryFile() as out:
-                while True:
-                    out.write(b"x" * 2**20)
-                    out.flush()
+            held = []
+            while True:
+                held.append(tempfile.NamedTemporaryFile())
+                held[-1].write(b"x" * 2**20)
+                held[-1].flush()
             """
         ),
         "workspace_limit",
