@@ -5,6 +5,7 @@ Run with `python -m benchmarks.package_start`. The goal is a ratio of at most 2,
 
 from __future__ import annotations
 
+import os
 import statistics
 import subprocess
 import sys
@@ -17,6 +18,8 @@ from tests.assets.training_runs import Heard, prepare, run
 ROUNDS = 15
 GOAL_RATIO = 2.0
 IMPORTS = "import numpy"
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+"""A package of one core starts one thread of mathematics; its rival must not start more."""
 PACKAGE = (
     f"{IMPORTS}\n\ndef train(context, report):\n    report(event_type='phase', phase='imported')\n    return {{}}\n"
 )
@@ -41,7 +44,7 @@ class Clock(Heard):
 
 def _bare(code: str) -> float:
     started = time.perf_counter()
-    subprocess.run([sys.executable, "-c", code], check=True)
+    subprocess.run([sys.executable, "-c", code], check=True, env=ENVIRONMENT)
     return time.perf_counter() - started
 
 
