@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from contracts.base import validate
 from tests.assets.cli_inputs import write_class_folders, write_package
-from tests.assets.produced_codes import note_codes
+from tests.assets.mtr_program import Mtr
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tests.assets.mtr_program import Answered
 
 pytestmark = pytest.mark.service
 
@@ -29,7 +29,6 @@ STAGES = {
     "validate_submission", "check_package", "pin_dataset", "admit_execution", "materialize_inputs", "train",
     "verify_artifacts", "persist_artifacts", "register_model", "publish_outcome",
 }  # fmt: skip
-WAIT_SECONDS = 120
 
 SLOW = """
 import time
@@ -43,49 +42,6 @@ RAISING = """
 def train(context, report):
     raise ValueError("no such luck")
 """
-
-
-@dataclass
-class Answered:
-    """What one call of `mtr` left."""
-
-    code: int
-    document: Any
-    stderr: str
-
-
-class Mtr:
-    """The program, on the installation under `home`."""
-
-    def __init__(self, home: Path) -> None:
-        self.home = home
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("MTR_", "PREFECT_", "S3_"))}
-        self.environment = {**kept, "MTR_HOME": str(home), "COLUMNS": "200"}
-
-    def start(self, *arguments: object, **environment: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [sys.executable, "-m", "services.cli", *map(str, arguments)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**self.environment, **environment},
-            start_new_session=True,
-        )
-
-    def __call__(self, *arguments: object, **environment: str) -> Answered:
-        return self.ended(self.start(*arguments, "--json", **environment))
-
-    @staticmethod
-    def ended(process: subprocess.Popen[str]) -> Answered:
-        stdout, stderr = process.communicate(timeout=WAIT_SECONDS)
-        try:
-            document = json.loads(stdout)
-        except json.JSONDecodeError:
-            pytest.fail(f"stdout is not one JSON document: {stdout!r}; stderr: {stderr}")
-        if isinstance(document, dict) and document.get("error"):
-            note_codes(document["error"]["code"])
-        return Answered(process.returncode, document, stderr)
 
 
 @pytest.fixture(scope="module")
