@@ -101,14 +101,17 @@ def _is_zip(file: str) -> bool:
         return path.is_file()
     if not path.is_file():
         return False
-    with path.open("rb") as source:
-        return source.read(len(_ZIP_SIGNATURE)) == _ZIP_SIGNATURE
+    try:
+        with path.open("rb") as source:
+            return source.read(len(_ZIP_SIGNATURE)) == _ZIP_SIGNATURE
+    except OSError:
+        return False  # reading it as a document then says why it cannot be read
 
 
 def _archive_verdict(file: str, contract: str | None, terminal: Terminal) -> _Verdict:
     if contract not in {None, "package", "model_package"}:
         raise UsageError(
-            f"{file} is an archive, not a {contract} document", hint="Use --as package or --as model_package for it."
+            f"{file} is an archive, no {contract} document", hint="Use --as package or --as model_package for it."
         )
     with packed(Path(file), terminal.note) as archive:
         name = contract or _archive_contract(archive)
