@@ -113,13 +113,14 @@ def _archive_verdict(file: str, contract: str | None, terminal: Terminal) -> _Ve
         raise UsageError(
             f"{file} is an archive, no {contract} document", hint="Use --as package or --as model_package for it."
         )
-    with packed(Path(file), terminal.note) as archive:
-        name = contract or _archive_contract(archive)
-        try:
-            manifest = (inspect_package(archive) if name == "package" else inspect_model_package(archive)).manifest
-        except (ArchiveRejectedError, ArchiveTooLargeError, InvalidDocumentError) as refused:
-            return _Verdict(file, _version(name), violations=_violations(refused))
-        return _Verdict(file, _version(name), manifest.to_document())
+    name = contract or "package"  # what a folder is that cannot even be packed
+    try:
+        with packed(Path(file), terminal.note) as archive:
+            name = contract or _archive_contract(archive)
+            inspected = inspect_package(archive) if name == "package" else inspect_model_package(archive)
+    except (ArchiveRejectedError, ArchiveTooLargeError, InvalidDocumentError) as refused:
+        return _Verdict(file, _version(name), violations=_violations(refused))
+    return _Verdict(file, _version(name), inspected.manifest.to_document())
 
 
 def _archive_contract(archive: Path) -> str:

@@ -98,6 +98,15 @@ def test_a_package_folder_is_judged_as_the_zip_that_it_packs_to(tmp_path) -> Non
     assert document["contract"] == "training-code-package/v1"
 
 
+def test_a_folder_that_cannot_be_packed_gets_a_verdict(tmp_path) -> None:
+    write_package(tmp_path / "package")
+    (tmp_path / "package" / "TRAIN.PY").write_text("")
+    code, document = validate(tmp_path / "package")
+    assert code == 2
+    assert document["valid"] is False
+    assert [violation["path"] for violation in document["violations"]] == ["train.py"]
+
+
 def test_a_model_package_is_recognised(tmp_path) -> None:
     code, document = validate(write_model_package(tmp_path / "model.zip"))
     assert code == 0
