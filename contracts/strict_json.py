@@ -6,12 +6,13 @@ import hashlib
 import json
 import math
 import re
-from typing import TYPE_CHECKING, Any
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final
 
 import jiter
 
 from contracts.errors import InvalidDocumentError
-from contracts.limits import MAX_DOCUMENT_DEPTH
+from contracts.limits import MAX_DOCUMENT_DEPTH, MAX_REREAD_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,6 +20,11 @@ if TYPE_CHECKING:
 _ENTRIES_PER_CHUNK = 1_000
 _SHOWN_KEY_CHARACTERS = 100
 _PLAIN_KEY = re.compile(r"[\w$-]+")
+_MAX_DIGITS: Final = 4_300
+"""Of an integer; Python neither reads nor writes longer ones."""
+_TOO_LARGE: Final = 10**_MAX_DIGITS
+_TWICE: Final = object()
+"""Stands for the value of a key that is given twice."""
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
@@ -55,7 +61,34 @@ def parse_unchecked(content: bytes | str, *, contract: str = "JSON") -> Any:
     except ValueError as error:
         said = str(error)
         message = f"a key is given twice: {said}" if "duplicate key" in said else f"is not JSON: {said}"
-        raise InvalidDocumentError.of(contract, [{"path": "", "message": message}]) from error
+        found = _located_violations(data) or [{"path": "", "message": message}]
+        raise InvalidDocumentError.of(contract, found) from error
+
+
+def _located_violations(data: bytes) -> list[dict[str, str]]:
+    """What a text breaks that is JSON but for its values and keys, each with its path; nothing where it is no JSON.
+
+    The strict parser knows only a line and a column, which help nobody who has the document and not the text.
+    """
+    if len(data) > MAX_REREAD_BYTES:
+        return []
+    try:
+        value = json.loads(data.decode(), object_pairs_hook=_marked_pairs, parse_int=_bounded_integer)
+    except (ValueError, RecursionError):
+        return []
+    return list(value_violations(value))
+
+
+def _marked_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    named = dict(pairs)
+    if len(named) != len(pairs):
+        counts = Counter(name for name, _ in pairs)
+        named.update((name, _TWICE) for name, count in counts.items() if count > 1)
+    return named
+
+
+def _bounded_integer(digits: str) -> int:
+    return int(digits) if len(digits) <= _MAX_DIGITS else _TOO_LARGE
 
 
 def value_violations(value: Any) -> Iterator[dict[str, str]]:
@@ -66,11 +99,14 @@ def value_violations(value: Any) -> Iterator[dict[str, str]]:
     waiting: list[tuple[Any, tuple[str | int, ...]]] = [(value, ())]
     while waiting:
         current, at = waiting.pop()
-        if current is None or isinstance(current, (bool, int)):
+        if current is None or isinstance(current, bool):
             continue
         if isinstance(current, str):
             if not current.isascii() and not _is_unicode(current):
                 yield {"path": join_path(at), "message": "holds half of a surrogate pair, which is no text"}
+        elif isinstance(current, int):
+            if not -_TOO_LARGE < current < _TOO_LARGE:
+                yield {"path": join_path(at), "message": f"has more than {_MAX_DIGITS} digits"}
         elif isinstance(current, float):
             if not math.isfinite(current):
                 yield {"path": join_path(at), "message": "is not a finite number"}
@@ -84,6 +120,8 @@ def value_violations(value: Any) -> Iterator[dict[str, str]]:
                     yield {"path": join_path(at), "message": f"has the key {name!r}, which is no text"}
                 else:
                     waiting.append((entry, (*at, name)))
+        elif current is _TWICE:
+            yield {"path": join_path(at), "message": "is given twice"}
         else:
             yield {"path": join_path(at), "message": f"is a Python {type(current).__name__}, which JSON cannot carry"}
 

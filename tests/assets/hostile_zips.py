@@ -602,7 +602,7 @@ HOSTILE: tuple[Hostile, ...] = (
     Hostile(
         "manifest-with-a-key-twice",
         lambda: Zip([Entry(b"training_package.json", b'{"key": "a", "key": "b"}'), honest()[1]]).build(),
-        "a key is given twice",
+        "key: is given twice",
         "invalid_document",
     ),
     Hostile(
