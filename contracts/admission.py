@@ -309,6 +309,8 @@ def _model(
     if model is None:
         if manifest.output_contract.requires_model_metadata:
             yield _violation("model", "required here: the output_contract requires model metadata")
+        elif any(artifact.deployable for artifact in result.artifacts):
+            yield _violation("model", "required here: an artifact is deployable")
         return
     if model.task_kind != execution.task.task_kind:
         yield _violation("model.task_kind", f"is {model.task_kind!r}, the task's is {execution.task.task_kind!r}")

@@ -64,3 +64,12 @@ class ExecutionRequest(Document):
             return
         if not posixpath.normpath(path).startswith(posixpath.normpath(workspace.input_dir) + "/"):
             yield {"path": "model_input_path", "message": f"must lie under input_dir {workspace.input_dir}"}
+
+    def late_violations(self) -> list[Violation]:
+        """Those of the package's manifest."""
+        if self.package_manifest is None:
+            return []
+        return [
+            {"path": f"package_manifest.{found['path']}", "message": found["message"]}
+            for found in self.package_manifest.late_violations()
+        ]

@@ -13,6 +13,7 @@ import json
 import re
 import resource
 import sys
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import jsonschema_specifications  # type: ignore[import-untyped]
@@ -32,6 +33,8 @@ Found = tuple[list[Any], str]
 _MAX_VIOLATIONS = 100
 _SHOWN_CHARACTERS = 60
 _MEMORY_BYTES = 1024**3
+_NOTHING: dict[str, Any] = {"not": {}}
+"""What `false` means."""
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
@@ -159,6 +162,17 @@ def _required(_validator: Any, names: list[str], instance: Any, _schema: Any) ->
                 yield ValidationError("required here", path=[name])
 
 
+def _multiple_of(_validator: Any, divisor: float, instance: Any, _schema: Any) -> Iterator[ValidationError]:
+    is_number = isinstance(instance, (int, float)) and not isinstance(instance, bool)
+    if is_number and _as_written(instance) % _as_written(divisor):
+        yield ValidationError(f"is {instance}, must be a multiple of {divisor}")
+
+
+def _as_written(number: float) -> Fraction:
+    """The decimal number: 0.3 is a multiple of 0.1, though the nearest doubles are not."""
+    return Fraction(number) if isinstance(number, int) else Fraction(repr(number))
+
+
 _Evaluator: Any = extend(  # type: ignore[no-untyped-call]
     Draft202012Validator,
     {
@@ -166,8 +180,18 @@ _Evaluator: Any = extend(  # type: ignore[no-untyped-call]
         "patternProperties": _pattern_properties,
         "additionalProperties": _additional_properties,
         "required": _required,
+        "multipleOf": _multiple_of,
     },
 )
+_descend_plainly = _Evaluator.descend
+
+
+def _descend(validator: Any, instance: Any, schema: Any, **place: Any) -> Iterator[ValidationError]:
+    """As jsonschema's, which loses the place of a value whose schema is `false`."""
+    yield from _descend_plainly(validator, instance, _NOTHING if schema is False else schema, **place)
+
+
+_Evaluator.descend = _descend
 
 
 # --- sentences -------------------------------------------------------------------------------------------------------
@@ -196,6 +220,8 @@ def _sentence(error: ValidationError) -> str:
         return f"is {_shown(value)}, must be one of {', '.join(_shown(choice) for choice in wanted[:50])}"
     if keyword == "const":
         return f"is {_shown(value)}, must be {_shown(wanted)}"
+    if keyword == "not" and wanted == {}:
+        return "not allowed here"
     if keyword in {"anyOf", "oneOf"}:
         closest = best_match(error.context or ())
         because = f"; the closest says: {_sentence(closest)}" if closest is not None else ""

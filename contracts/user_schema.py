@@ -85,7 +85,9 @@ def _schema_violations(canonical: bytes) -> tuple[Violation, ...]:
 
 def _says_nothing(schema: dict[str, Any]) -> bool:
     return (
-        schema.get("type") == "object" and schema.keys() <= {"type", "properties"} and not schema.get("properties", {})
+        schema.get("type") == "object"
+        and schema.keys() <= {"type", "properties"}
+        and schema.get("properties", {}) == {}
     )
 
 

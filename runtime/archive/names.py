@@ -30,6 +30,7 @@ _DEPENDENCY_NAMES = frozenset(
         ".env",
         "conda-lock.yml",
         "constraints.txt",
+        "environment.yaml",
         "environment.yml",
         "pdm.lock",
         "pipfile",

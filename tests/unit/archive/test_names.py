@@ -51,6 +51,7 @@ def test_names_that_some_reader_takes_for_one_share_a_key(one: str, other: str) 
         "requirements.txt",
         "REQUIREMENTS.TXT",
         "requirements.in",
+        "conda/environment.yaml",
         "requirements-dev.txt",
         "requirements_gpu.in",
         "requirements.lock.txt",
