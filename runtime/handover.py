@@ -146,7 +146,9 @@ class AttemptEnd:
     def publish(self, store: ObjectStore) -> AttemptEnd:
         """The end that the store has afterwards: this one, or an earlier one, which stays."""
         try:
-            store.publish_bytes(strict_json.dump_canonical(asdict(self)), BUCKET, _end_key(self.execution_id, self.attempt))
+            store.publish_bytes(
+                strict_json.dump_canonical(asdict(self)), BUCKET, _end_key(self.execution_id, self.attempt)
+            )
         except ConflictError:
             return find_end(store, self.execution_id, self.attempt) or self
         return self

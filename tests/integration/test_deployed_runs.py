@@ -1,0 +1,290 @@
+"""Executions on a real Prefect server with real workers: from the form, to every end, with what the UI shows of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from prefect.client.schemas.actions import DeploymentUpdate
+
+from blocks.configuration import BLOCK_NAME
+from blocks.execution_policy import ExecutionPolicy
+from contracts.base import validate
+from contracts.submission import TrainingCodeSubmission
+from runtime.installation import Installation
+from services import orchestrator
+from tasks.stage import STAGES
+from tests.assets.executions import PACKAGE, processes_with, trainings_of, write_images
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from prefect.client.schemas.objects import FlowRun
+
+    from tests.assets.prefect_stack import PrefectStack
+
+pytestmark = pytest.mark.service
+
+SHOWN = {"what-will-run", "package", "data", "admission", "model-card", "outcome"}
+SHOWN_BY_THE_CHILD = {"inputs", "inputs-progress", "training", "artifacts", "stored"}
+FORM = "run-package/form"
+
+
+@pytest.fixture(scope="module")
+def package(prefect_stack: PrefectStack) -> str:
+    return prefect_stack.register()
+
+
+@pytest.fixture(scope="module")
+def from_the_form(prefect_stack: PrefectStack, package: str) -> FlowRun:
+    return prefect_stack.run(FORM, package=package, data="images", parameters={"epochs": 3}, cpus=1, memory="1GiB")
+
+
+def wait_for_training(stack: PrefectStack, execution_id: str) -> None:
+    deadline = time.monotonic() + 120
+    while not trainings_of(execution_id):
+        assert time.monotonic() < deadline, stack.site.execution(execution_id)
+        time.sleep(0.1)
+
+
+def test_a_run_from_the_form_ends_with_a_registered_model(prefect_stack: PrefectStack, from_the_form: FlowRun) -> None:
+    assert from_the_form.state.is_completed(), from_the_form.state.message
+    prefect_stack.site.require_one_clean_success(str(from_the_form.id))
+
+
+def test_runs_have_names_that_people_recognise(prefect_stack: PrefectStack, from_the_form: FlowRun) -> None:
+    (child,) = prefect_stack.children(from_the_form)
+    assert from_the_form.name == "quick 1.0.0 on images"
+    assert child.name == "quick 1.0.0 on images, attempt 1"
+
+
+def test_parent_and_child_show_the_ten_stages(prefect_stack: PrefectStack, from_the_form: FlowRun) -> None:
+    (child,) = prefect_stack.children(from_the_form)
+    shown = prefect_stack.task_names(from_the_form) | prefect_stack.task_names(child)
+    assert shown == {*STAGES, "resolve_form"}
+
+
+def test_every_stage_leaves_its_artifact(prefect_stack: PrefectStack, from_the_form: FlowRun) -> None:
+    (child,) = prefect_stack.children(from_the_form)
+    assert set(prefect_stack.artifacts(from_the_form)) == SHOWN
+    assert set(prefect_stack.artifacts(child)) == SHOWN_BY_THE_CHILD
+
+
+def test_the_training_shows_its_metrics_and_a_curve(prefect_stack: PrefectStack, from_the_form: FlowRun) -> None:
+    (child,) = prefect_stack.children(from_the_form)
+    text = prefect_stack.artifacts(child)["training"].data
+    assert "| val accuracy | 0.75 | epoch 3 |" in text
+    assert "data:image/png;base64," in text
+
+
+def test_the_ledger_has_the_time_of_every_stage(prefect_stack: PrefectStack, from_the_form: FlowRun) -> None:
+    assert set(prefect_stack.site.execution(str(from_the_form.id)).timings) == set(STAGES)
+
+
+def test_what_the_package_printed_is_in_the_store(prefect_stack: PrefectStack, from_the_form: FlowRun) -> None:
+    with Installation.open(prefect_stack.site.settings) as installation:
+        key = f"training-code-runtime/executions/{from_the_form.id}/attempts/1/output.log"
+        assert installation.store.read_small("default", key, max_bytes=1000) == b"epoch 1\nepoch 2\nepoch 3\n"
+
+
+def test_a_key_alone_is_the_newest_version(prefect_stack: PrefectStack, package: str) -> None:
+    run = prefect_stack.run(FORM, package=package.partition("@")[0], data="images", parameters={"epochs": 1}, cpus=1)
+    assert run.name == "quick 1.0.0 on images"
+    assert run.state.is_completed(), run.state.message
+
+
+@pytest.mark.parametrize(
+    ("asked", "name", "message"),
+    [
+        ({"data": "trucks"}, "NotFound", 'no data set "trucks"; there are: '),
+        ({"package": "fast"}, "NotFound", "no package 'fast' is registered; there are: quick"),
+        ({"parameters": {"epochs": "many"}}, "AdmissionRefused", "parameters.epochs is 'many', must be an integer"),
+        ({"memory": "much"}, "Usage", "--memory 'much' is not a size"),
+        ({"data": ""}, "Usage", "quick 1.0.0 trains on a data set and none was given"),
+    ],
+)
+def test_a_wrong_field_is_refused_by_name(
+    prefect_stack: PrefectStack, package: str, asked: dict[str, object], name: str, message: str
+) -> None:
+    run = prefect_stack.run(FORM, **{"package": package, "data": "images", "parameters": {}, **asked})
+
+    assert run.state.name == name
+    assert message in run.state.message
+    assert "refused" in prefect_stack.artifacts(run)
+
+
+def test_a_package_that_raises_names_the_state_of_both_runs(prefect_stack: PrefectStack, package: str) -> None:
+    run = prefect_stack.run(FORM, package=package, data="images", parameters={"fail": "no luck", "epochs": 1})
+
+    (child,) = prefect_stack.children(run)
+    assert (run.state.name, child.state.name) == ("PackageRaised", "PackageRaised")
+    assert "ValueError: no luck" in run.state.message
+    execution = prefect_stack.site.execution(str(run.id))
+    assert (execution.state, execution.stage) == ("failed", "publish_outcome")
+    assert execution.result["error"]["stage"] == "train"
+    assert execution.workspace_cleaned is True
+
+
+def test_what_a_package_did_is_not_tried_again(prefect_stack: PrefectStack, package: str) -> None:
+    run = prefect_stack.run(FORM, package=package, data="images", parameters={"fail": "no luck", "epochs": 1})
+    with Installation.open(prefect_stack.site.settings) as installation:
+        assert [one.outcome for one in installation.ledger.attempts(str(run.id))] == ["package_raised"]
+
+
+def test_a_run_cancelled_in_prefect_is_cancelled_in_the_ledger(prefect_stack: PrefectStack, package: str) -> None:
+    run = prefect_stack.begin(
+        FORM, package=package, data="images", parameters={"epochs": 600, "pause_seconds": 0.5}, cpus=1, memory="1GiB"
+    )
+    wait_for_training(prefect_stack, str(run.id))
+    prefect_stack.cancel_in_prefect(run)
+    ended = prefect_stack.end(run)
+
+    assert ended.state.is_cancelled(), ended.state
+    execution = prefect_stack.site.execution(str(run.id))
+    assert (execution.state, execution.workspace_cleaned) == ("cancelled", True)
+    assert trainings_of(str(run.id)) == []
+
+
+def test_an_execution_cancelled_from_the_command_line_ends_its_runs(prefect_stack: PrefectStack, package: str) -> None:
+    run = prefect_stack.begin(
+        FORM, package=package, data="images", parameters={"epochs": 600, "pause_seconds": 0.5}, cpus=1, memory="1GiB"
+    )
+    wait_for_training(prefect_stack, str(run.id))
+    with prefect_stack.stack.as_client(), Installation.open(prefect_stack.site.settings) as installation:
+        orchestrator.cancel(installation, str(run.id))
+    ended = prefect_stack.end(run)
+
+    assert ended.state.is_cancelled(), ended.state
+    (child,) = prefect_stack.children(run)
+    assert child.state.is_cancelled()
+    assert prefect_stack.site.execution(str(run.id)).state == "cancelled"
+    assert trainings_of(str(run.id)) == []
+
+
+def test_an_execution_that_a_process_works_on_is_busy_for_another(prefect_stack: PrefectStack, package: str) -> None:
+    run = prefect_stack.begin(FORM, package=package, data="images", parameters={"epochs": 60, "pause_seconds": 0.5})
+    wait_for_training(prefect_stack, str(run.id))
+    with Installation.open(prefect_stack.site.settings) as installation:
+        submission = installation.ledger.get(str(run.id)).submission
+    second = prefect_stack.site.submit(validate(TrainingCodeSubmission, submission))
+    prefect_stack.cancel_in_prefect(run)
+    prefect_stack.end(run)
+
+    assert second.returncode == 5
+    assert json.loads(second.stdout)["error"]["code"] == "execution_busy"
+
+
+def test_an_accepted_execution_is_carried_out_by_a_worker_once(prefect_stack: PrefectStack) -> None:
+    site = prefect_stack.site
+    submission = site.submission(data=prefect_stack.data, epochs=1)
+    with prefect_stack.stack.as_client(), Installation.open(site.settings) as installation:
+        installation.ledger.accept(submission, label="quick 1.0.0 on images")
+        first = orchestrator.run_deployed(installation, submission.execution_id)
+        second = orchestrator.run_deployed(installation, submission.execution_id)
+
+    assert first == second
+    with prefect_stack.client() as client:
+        ended = prefect_stack.end(client.read_flow_run(first))
+    assert ended.state.is_completed(), ended.state.message
+    site.require_one_clean_success(submission.execution_id)
+
+
+def test_an_execution_cancelled_before_a_worker_takes_it_never_begins(prefect_stack: PrefectStack) -> None:
+    submission = prefect_stack.site.submission(data=prefect_stack.data)
+    with prefect_stack.stack.as_client(), Installation.open(prefect_stack.site.settings) as installation:
+        installation.ledger.accept(submission, label="quick 1.0.0 on images")
+        cancelled = orchestrator.cancel(installation, submission.execution_id)
+
+    assert (cancelled.state, cancelled.error["code"]) == ("cancelled", "cancelled")
+
+
+@pytest.fixture
+def policy_off(prefect_stack: PrefectStack) -> Iterator[None]:
+    """The operator switches execution off in the UI."""
+    with prefect_stack.stack.as_client():
+        before = ExecutionPolicy.load(BLOCK_NAME)
+        ExecutionPolicy(execution_enabled=False).save(BLOCK_NAME, overwrite=True)
+        yield
+        before.save(BLOCK_NAME, overwrite=True)
+
+
+@pytest.mark.usefixtures("policy_off")
+def test_a_block_changed_in_the_ui_holds_for_the_next_run(prefect_stack: PrefectStack, package: str) -> None:
+    run = prefect_stack.run(FORM, package=package, data="images")
+    assert run.state.name == "PolicyRefused"
+    assert "model-training-runtime.execution.enabled is false" in run.state.message
+
+
+def test_packages_and_data_are_registered_from_their_forms(prefect_stack: PrefectStack, tmp_path: Path) -> None:
+    registered = prefect_stack.run("register-package/form", path=str(PACKAGE))
+    pinned = prefect_stack.run("pin-dataset/form", source=str(write_images(tmp_path / "more", count=2)), name="more")
+
+    assert registered.state.is_completed(), registered.state.message
+    assert registered.state.message.startswith("quick 1.0.0 ")
+    assert pinned.state.message.startswith("4 items, more = ")
+
+
+def test_a_path_that_the_worker_does_not_see_is_refused(prefect_stack: PrefectStack) -> None:
+    run = prefect_stack.run("register-model-package/form", path="/nowhere/model.zip")
+    assert (run.state.name, "Prefect cannot upload" in run.state.message) == ("NotFound", True)
+
+
+def test_applying_again_changes_nothing(prefect_stack: PrefectStack) -> None:
+    with prefect_stack.stack.as_client():
+        differences = orchestrator.apply(prefect_stack.site.settings)
+    assert {one.action for one in differences} == {"keep"}
+
+
+def test_a_deployment_changed_by_hand_is_named_and_repaired(prefect_stack: PrefectStack) -> None:
+    with prefect_stack.client() as client:
+        found = client.read_deployment_by_name("pin-dataset/form")
+        client.update_deployment(found.id, DeploymentUpdate(description="changed by hand"))
+    with prefect_stack.stack.as_client():
+        seen = orchestrator.apply(prefect_stack.site.settings, dry_run=True)
+        done = orchestrator.apply(prefect_stack.site.settings)
+        after = orchestrator.apply(prefect_stack.site.settings, dry_run=True)
+
+    assert [(one.name, one.fields) for one in seen if one.action != "keep"] == [("pin-dataset/form", ("description",))]
+    assert seen == done
+    assert {one.action for one in after} == {"keep"}
+
+
+def test_the_server_that_answers_is_found_well(prefect_stack: PrefectStack) -> None:
+    with prefect_stack.stack.as_client():
+        said = orchestrator.check(prefect_stack.site.settings)
+    assert said == f"the Prefect server at {prefect_stack.stack.server.api_url} answers and has the deployments"
+
+
+@pytest.mark.crash
+@pytest.mark.timeout(600)
+def test_a_run_whose_worker_is_gone_is_marked_crashed_and_the_parent_goes_on(
+    prefect_stack: PrefectStack, package: str
+) -> None:
+    run = prefect_stack.begin(
+        FORM, package=package, data="images", parameters={"epochs": 40, "pause_seconds": 1.0}, cpus=1, memory="1GiB"
+    )
+    ended_before = prefect_stack.run(FORM, package=package, data="images", parameters={"fail": "no luck", "epochs": 1})
+    wait_for_training(prefect_stack, str(run.id))
+    (child,) = prefect_stack.children(run)
+    worker = next(one for one in prefect_stack.stack.workers if "mtr-cpu" in one.name)
+    worker.process.kill()  # first, so that nobody is left who could tell the server
+    worker.process.wait()
+    for pid in processes_with(f"PREFECT__FLOW_RUN_ID={child.id}"):
+        os.kill(pid, signal.SIGKILL)
+
+    crashed = prefect_stack.await_run(child.id, lambda now: now.state.is_final(), seconds=240)
+    prefect_stack.stack.workers.remove(worker)
+    prefect_stack.stack.workers.append(prefect_stack.stack.start_worker("mtr-cpu"))
+    ended = prefect_stack.end(run, seconds=240)
+
+    assert crashed.state.is_crashed()
+    assert crashed.state.message == "Its heartbeats stopped, so its process is gone."
+    with prefect_stack.client() as client:
+        assert client.read_flow_run(ended_before.id).state.name == "PackageRaised"
+    assert ended.state.is_completed(), ended.state.message
+    prefect_stack.site.require_one_clean_success(str(run.id))
