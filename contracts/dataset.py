@@ -12,14 +12,15 @@ from typing_extensions import TypedDict
 
 from contracts.base import Document, FreeMap, RelativePath, Split, TaskKind, Text
 from contracts.item_columns import ByColumn
-from contracts.limits import MAX_CLASS_NAMES, MAX_DATASET_ITEMS
+from contracts.limits import MAX_DATASET_ITEMS
 from contracts.objects import ItemReference, PinnedItemReference
 from contracts.violations import quoted, several
 
 ItemId = Annotated[Text, StringConstraints(min_length=1, max_length=256)]
 Modalities = Annotated[tuple[Text, ...], Field(min_length=1, max_length=8)]
 AnnotationKinds = Annotated[tuple[Text, ...], Field(max_length=16)]
-ClassNames = Annotated[tuple[Text, ...], Field(max_length=MAX_CLASS_NAMES)]
+ClassNames = tuple[Text, ...]
+"""In the order that labels count in. Only a manifest that names its classes for good has a bound on them."""
 
 _SHOWN_DUPLICATES = 100
 

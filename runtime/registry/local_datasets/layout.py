@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from contracts.errors import DatasetUnreadableError, NotFoundError
-from contracts.limits import MAX_CLASS_NAMES, MAX_DATASET_ITEMS
+from contracts.limits import MAX_DATASET_ITEMS
 from runtime.registry.local_datasets.class_folders import read_class_folders
 from runtime.registry.local_datasets.coco import read_coco
 from runtime.registry.local_datasets.files import SPLITS, LocalDataset
@@ -31,17 +31,12 @@ def read_local_dataset(path: Path) -> LocalDataset:
         DatasetUnreadableError: it is none of these, or something in it is wrong; `context["violations"]` lists all.
     """
     found = _read(path)
-    counts = {
-        "classes": (len(found.class_names), MAX_CLASS_NAMES),
-        "items": (len(found.items), MAX_DATASET_ITEMS),
-    }
-    for noun, (count, most) in counts.items():
-        if count > most:
-            raise DatasetUnreadableError(
-                f"{path} has {count} {noun}; a data set has at most {most}",
-                hint="Import a part of it, or check that the folder is the right one.",
-                context={noun: count, "most": most},
-            )
+    if len(found.items) > MAX_DATASET_ITEMS:
+        raise DatasetUnreadableError(
+            f"{path} has {len(found.items)} items; a data set has at most {MAX_DATASET_ITEMS}",
+            hint="Import a part of it, or check that the folder is the right one.",
+            context={"items": len(found.items), "most": MAX_DATASET_ITEMS},
+        )
     return found
 
 

@@ -72,7 +72,6 @@ def test_a_source_manifest_has_an_item() -> None:
         ("data_modalities", [], "has 0 entries, must have at least 1"),
         ("data_modalities", ["a"] * 9, "has 9 entries, may have 8"),
         ("annotation_kinds", ["a"] * 17, "has 17 entries, may have 16"),
-        ("class_names", ["a"] * 10_001, "has 10001 entries, may have 10000"),
     ],
 )
 @pytest.mark.parametrize("contract", ["dataset_source_manifest", "dataset_manifest"])

@@ -88,6 +88,7 @@ FIELDS: list[tuple[str, tuple[str | int, ...], list[Any], list[Any]]] = [
     ("dataset_source_manifest", ("items", 0, "annotation"), [None], []),
     ("dataset_source_manifest", ("items", 0, "annotation", "bucket"), ["annotations"], ["datasets", "default"]),
     ("dataset_source_manifest", ("data_modalities",), [texts(8)], [[], texts(9)]),
+    ("dataset_source_manifest", ("class_names",), [[], texts(10_001)], [None, [1]]),
     ("dataset_manifest", ("items",), [[]], [None]),
     ("dataset_manifest", ("items", 0, "media_path"), ["a.png"], ["/workspace/a.png", "../a.png", None]),
     # submission
