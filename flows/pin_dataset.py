@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
 from prefect import State, flow
 from prefect.states import Completed
-from pydantic import Field
 
 from contracts.errors import RuntimeFault
 from tasks.registration import pin_data
@@ -15,16 +14,13 @@ from tasks.states import failed_state
 
 
 @flow(name="pin-dataset", flow_run_name="pin {source}", description=__doc__, persist_result=False)
-def pin_dataset(
-    source: Annotated[
-        str,
-        Field(
-            description="A folder, data.yaml, COCO file or source manifest on the worker's machine; or a name or digest."
-        ),
-    ],
-    name: Annotated[str, Field(description="What the data set shall be called; empty leaves it without a name.")] = "",
-) -> State[Any]:
-    """Pins the data set; pinned again with the same bytes it is the same snapshot."""
+def pin_dataset(source: str, name: str = "") -> State[Any]:
+    """Pins the data set; pinned again with the same bytes it is the same snapshot.
+
+    Args:
+        source: A folder, data.yaml, COCO file or source manifest on the worker's machine; or a name or digest.
+        name: What the data set shall be called; empty leaves it without a name.
+    """
     try:
         with host_of_this_flow() as host:
             found = pin_data(host.installation, source, name)

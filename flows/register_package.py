@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
 from prefect import State, flow
 from prefect.states import Completed
-from pydantic import Field
 
 from contracts.errors import RuntimeFault
 from tasks.registration import register_package_archive
@@ -16,9 +15,13 @@ from tasks.states import failed_state
 
 @flow(name="register-package", flow_run_name="register {path}", description=__doc__, persist_result=False)
 def register_package(
-    path: Annotated[str, Field(description="A package's folder or ZIP on the worker's machine, as an absolute path.")],
+    path: str,
 ) -> State[Any]:
-    """Registers the package; the same bytes again change nothing, other bytes under its version are refused."""
+    """Registers the package; the same bytes again change nothing, other bytes under its version are refused.
+
+    Args:
+        path: A package's folder or ZIP on the worker's machine, as an absolute path.
+    """
     try:
         with host_of_this_flow() as host:
             registered = register_package_archive(host.installation, path)

@@ -27,24 +27,35 @@ def _asked_for() -> str:
 
 @flow(name="run-package", flow_run_name=_asked_for, description=__doc__, persist_result=False)
 def run_package(  # noqa: PLR0917 - the signature is the form
-    package: Annotated[
-        str, Field(description="key@version of a registered package; a key alone is its newest version.")
-    ],
-    data: Annotated[
-        str, Field(description="A data set's name or digest; empty where the package brings its own data.")
-    ] = "",
-    parameters: Annotated[dict[str, Any], Field(description="What the package's parameters_schema asks for.")] = {},  # noqa: B006 - Prefect makes its form from the signature; nothing changes it
-    device: Annotated[Literal["cpu", "cuda"], Field(description="Where it trains.")] = "cpu",
-    gpus: Annotated[int, Field(ge=0, le=64, description="How many GPUs; for cuda at least 1.")] = 0,
-    cpus: Annotated[float, Field(ge=0, le=256, description="Processor cores; 0 is all that the machine has.")] = 0,
-    memory: Annotated[str, Field(description="Such as 8GiB; empty is 80 % of the machine's.")] = "",
-    timeout: Annotated[str, Field(description="Such as 30m or 12h.")] = "24h",
-    task_kind: Annotated[str, Field(description="Only where package and data leave a choice.")] = "",
-    class_names: Annotated[str, Field(description="Such as car,bus; only where the package brings its own data.")] = "",
-    model: Annotated[str, Field(description="Start from this registered model: its name, or name@version.")] = "",
-    model_name: Annotated[str, Field(description="What the new model is called; empty is the package's key.")] = "",
+    package: str,
+    data: str = "",
+    parameters: dict[str, Any] = {},  # noqa: B006 - the form shows it; nothing changes it
+    device: Literal["cpu", "cuda"] = "cpu",
+    gpus: Annotated[int, Field(ge=0, le=64)] = 0,
+    cpus: Annotated[float, Field(ge=0, le=256)] = 0,
+    memory: str = "",
+    timeout: str = "24h",
+    task_kind: str = "",
+    class_names: str = "",
+    model: str = "",
+    model_name: str = "",
 ) -> State[Any]:
-    """Resolves names to digests, then executes as `execute-training` does."""
+    """Resolves names to digests, then executes as `execute-training` does. What stands below is what the form says.
+
+    Args:
+        package: key@version of a registered package, such as digits@0.1.0; a key alone is its newest version.
+        data: The data set's name or digest; empty where the package brings its own data.
+        parameters: What the package's parameters_schema asks for, such as {"epochs": 20}.
+        device: Where it trains.
+        gpus: How many GPUs; at least 1 for cuda.
+        cpus: Processor cores; 0 is all that the machine has.
+        memory: Such as 8GiB; empty is 80 % of the machine's.
+        timeout: Such as 30m or 12h.
+        task_kind: Only where package and data leave a choice.
+        class_names: Such as car,bus; only where the package brings its own data.
+        model: Start from this registered model, given as name or name@version.
+        model_name: What the new model is called; empty is the package's key.
+    """
     form = Form(
         package=package,
         data=data,

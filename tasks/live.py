@@ -85,10 +85,12 @@ class TrainingView:
 
     def point(self, event: Metric) -> None:
         """Afterwards the curves have the event's values."""
-        at = event.epoch if event.epoch is not None else event.step
+        at, where = event.step, "" if event.step is None else f"step {event.step}"
+        if event.epoch is not None:
+            at, where = event.epoch, f"epoch {event.epoch}"
         for name, value in event.metrics.items():
             title = f"{event.split} {name}"
-            self.latest[title] = (f"epoch {event.epoch}" if event.epoch is not None else f"step {event.step}", value)
+            self.latest[title] = (where, value)
             curve = self.curves.setdefault(title, [])
             curve.append((float(at if at is not None else len(curve)), value))
             if len(curve) > 2 * MAX_POINTS:
@@ -133,7 +135,8 @@ class LiveView:
         if isinstance(event, Metric):
             self._view.point(event)
             values = ", ".join(f"{name} {value:.6g}" for name, value in list(event.metrics.items())[:8])
-            self._view.say(_LEVELS["info"], f"{event.split} epoch {event.epoch}: {values}")
+            where = "" if event.epoch is None else f"epoch {event.epoch} "
+            self._view.say(_LEVELS["info"], f"{where}{event.split}: {values}")
         elif isinstance(event, Phase):
             phase = plain_text(event.phase)
             self._view.phases.append(phase)

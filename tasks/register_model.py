@@ -93,7 +93,7 @@ def _card(plan: Plan, model: RegisteredModel, report: OnnxReport) -> str:
                 )
             ),
             "",
-            f"`{model.object.bucket}/{model.object.key}`",
+            f"```text\n{model.object.bucket}/{model.object.key}\n```",
             "",
             f"Classes ({len(model.class_names)}): {names}",
             "",
