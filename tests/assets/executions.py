@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from PIL import Image
 
+from runtime.execution.survivors import TOKEN_NAME
 from runtime.installation import Installation
 from runtime.requests import WantedResources, build_request, fill_resources, find_data, find_package
 from runtime.settings import Settings, load_settings
@@ -112,8 +113,13 @@ class Site:
             assert sorted(stored) == sorted({one["object"]["object_key"] for one in execution.artifacts})
             models = [model for model in installation.models.list() if model.execution_id == execution_id]
             assert [model.object.to_document() for model in models] == [execution.model and execution.model["object"]]
-        assert list(self.settings.workspace_root.glob("*")) == []
-        assert processes_with(execution_id) == []
+        assert not (self.settings.workspace_root / execution_id).exists()
+        assert trainings_of(execution_id) == []
+
+
+def trainings_of(execution_id: str) -> list[int]:
+    """The living processes of an execution's packages."""
+    return processes_with(f"{TOKEN_NAME}={execution_id}")
 
 
 def processes_with(mark: str) -> list[int]:

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.filters import ArtifactFilter, FlowRunFilter, TaskRunFilter
+from prefect.deployments import run_deployment
+from prefect.states import Cancelling
+
+from runtime.installation import Installation
+from runtime.requests import find_data, packed
 from services.orchestrator import Stack
-from tests.assets.executions import Site, doomed_by, settings_at, write_images
+from tests.assets.executions import PACKAGE, Site, doomed_by, settings_at, write_images
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from pathlib import Path
+    from uuid import UUID
+
+    from prefect.client.orchestration import SyncPrefectClient
+    from prefect.client.schemas.objects import Artifact, FlowRun
 
 POOL = "mtr-cpu"
 
@@ -41,3 +55,68 @@ class PrefectStack:
 
     def stop(self) -> None:
         self.stack.stop()
+
+    def begin(self, deployment: str, **parameters: Any) -> FlowRun:
+        """A run of `deployment`, started as the UI's form starts it."""
+        with self.stack.as_client():
+            return run_deployment(deployment, parameters=parameters, timeout=0)
+
+    def end(self, run: FlowRun, *, seconds: float = 120) -> FlowRun:
+        """The run, once it has ended."""
+        return self.await_run(run.id, lambda now: now.state.is_final(), seconds=seconds)
+
+    def run(self, deployment: str, **parameters: Any) -> FlowRun:
+        """A run of `deployment`, from start to end."""
+        return self.end(self.begin(deployment, **parameters))
+
+    def await_run(self, run_id: UUID, holds: Callable[[FlowRun], bool], *, seconds: float = 120) -> FlowRun:
+        """The run, once `holds` is true of it."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            with self.client() as client:
+                found = client.read_flow_run(run_id)
+            if holds(found):
+                return found
+            time.sleep(0.2)
+        raise TimeoutError(f"run {run_id} is {found.state} after {seconds} s")
+
+    @contextlib.contextmanager
+    def client(self) -> Iterator[SyncPrefectClient]:
+        with self.stack.as_client(), get_client(sync_client=True) as client:
+            yield client
+
+    def children(self, run: FlowRun) -> list[FlowRun]:
+        """The runs nested in `run`."""
+        with self.client() as client:
+            return client.read_flow_runs(
+                flow_run_filter=FlowRunFilter.model_validate({"parent_flow_run_id": {"any_": [str(run.id)]}})
+            )
+
+    def task_names(self, run: FlowRun) -> set[str]:
+        """The tasks that ran in `run`, the stand-ins of nested runs left out."""
+        with self.client() as client:
+            tasks = client.read_task_runs(
+                task_run_filter=TaskRunFilter.model_validate({"flow_run_id": {"any_": [str(run.id)]}})
+            )
+        return {task.name for task in tasks if not task.state.state_details.child_flow_run_id}
+
+    def artifacts(self, run: FlowRun) -> dict[str, Artifact]:
+        """What `run` shows, by key."""
+        with self.client() as client:
+            found = client.read_artifacts(
+                artifact_filter=ArtifactFilter.model_validate({"flow_run_id": {"any_": [str(run.id)]}})
+            )
+        return {artifact.key: artifact for artifact in found}
+
+    def cancel_in_prefect(self, run: FlowRun) -> None:
+        """As the UI's button does."""
+        with self.client() as client:
+            client.set_flow_run_state(run.id, Cancelling())
+
+    def register(self) -> str:
+        """The quick package registered and its data named `images`; answers the package's reference."""
+        with Installation.open(self.site.settings) as installation:
+            with packed(PACKAGE, lambda _: None) as archive:
+                installation.packages.register(archive, archive_name="quick.zip")
+            find_data(installation, str(self.data), name="images")
+        return "quick@1.0.0"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tasks.stage import STAGES
-from tests.assets.executions import Site, doom, processes_with, settings_at
+from tests.assets.executions import Site, doom, settings_at, trainings_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,7 +44,7 @@ def test_a_killed_parent_goes_on(inline: Site, prefect_stack: PrefectStack, tmp_
 
     killed = inline.submit(submission, **doom(tmp_path / "doom", at=at, kill="self"))
     assert killed.returncode == -9
-    assert processes_with(submission.execution_id) == []
+    assert trainings_of(submission.execution_id) == []
 
     again = inline.submit(submission)
     assert again.returncode == 0, again.stderr
