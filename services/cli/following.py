@@ -170,7 +170,7 @@ def _log(entry: dict[str, Any]) -> Text:
 
 
 def _output(entry: dict[str, Any]) -> Text:
-    skipped = entry.get("left_out_before")
+    skipped = entry.get("left_out")
     before = f"  … {skipped} lines not shown\n" if skipped else ""
     return Text(f"{before}  | {entry.get('text')}", style="dim")
 

@@ -149,13 +149,22 @@ def test_afterwards_an_interrupt_is_again_what_it_was(here, execution_id, termin
         ({"kind": "log", "level": "warning", "message": "[b]x"}, "  warning: [b]x"),
         ({"kind": "checkpoint", "path": "c.npz", "message": None}, "  c.npz"),
         ({"kind": "output", "text": "hello"}, "  | hello"),
-        ({"kind": "output", "text": "hello", "left_out_before": 3}, "  … 3 lines not shown\n  | hello"),
+        ({"kind": "output", "text": "hello", "left_out": 3}, "  … 3 lines not shown\n  | hello"),
         ({"kind": "attempt", "attempt": 2}, "  attempt 2"),
         ({"kind": "state", "state": "failed", "message": "why"}, "failed: why"),
     ],
 )
 def test_an_entry_is_a_line(entry: dict, line: str) -> None:
     assert entry_text(entry).plain == line
+
+
+def test_lines_that_the_journal_left_out_are_counted(tmp_path) -> None:
+    journal = Journal(tmp_path / "journal.jsonl")
+    journal.listener().output("hello", 3)
+
+    (entry,) = journal.read()
+
+    assert entry_text(entry).plain == "  … 3 lines not shown\n  | hello"
 
 
 @pytest.mark.parametrize(
