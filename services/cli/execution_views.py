@@ -14,14 +14,6 @@ if TYPE_CHECKING:
 
     from runtime.ledger.records import Attempt, Execution, ExecutionSummary
 
-STATE_STYLES: Final = {
-    "queued": "yellow",
-    "running": "cyan",
-    "succeeded": "bold green",
-    "failed": "bold red",
-    "cancelled": "bold yellow",
-}
-
 REFUSED_BEFORE: Final = frozenset({2, 3, 4})
 """Exit codes that promise that nothing ran."""
 

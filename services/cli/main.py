@@ -119,9 +119,9 @@ def _interrupted() -> CancelledError:
 
 def _say_version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version  # noqa: PLC0415 - a third of this program's start, for one option
+        from runtime.provenance import product_version  # noqa: PLC0415 - a third of this program's start, for one option
 
-        typer.echo(f"mtr {version('model-training-runtime')}")
+        typer.echo(f"mtr {product_version()}")
         raise typer.Exit
 
 

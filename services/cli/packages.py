@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import filecmp
 import shutil
 import tempfile
 from pathlib import Path
@@ -10,7 +11,6 @@ from typing import Annotated, Any
 import typer
 
 from contracts.errors import UsageError
-from contracts.limits import CHUNK_BYTES
 from runtime.archive.inspection import inspect_package
 from runtime.archive.packing import pack_folder
 from runtime.installation import Installation
@@ -71,10 +71,8 @@ def _destination(folder: Path, output: Path | None, name: str) -> Path:
 
 def _place(made: Path, destination: Path) -> bool:
     """Afterwards `destination` holds the bytes of `made`; False when it did before."""
-    if destination.is_file() and destination.stat().st_size == made.stat().st_size:
-        with destination.open("rb") as old, made.open("rb") as new:
-            if _same_bytes(old, new):
-                return False
+    if destination.is_file() and filecmp.cmp(made, destination, shallow=False):
+        return False
     partial = destination.with_name(f".{destination.name}.partial")
     try:
         destination.parent.mkdir(parents=True, exist_ok=True)
@@ -85,13 +83,6 @@ def _place(made: Path, destination: Path) -> bool:
         raise UsageError(
             f"{destination} cannot be written: {error.strerror or error}", hint="Choose another place with --output."
         ) from error
-    return True
-
-
-def _same_bytes(old: Any, new: Any) -> bool:
-    while chunk := old.read(CHUNK_BYTES):
-        if chunk != new.read(CHUNK_BYTES):
-            return False
     return True
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -86,8 +85,7 @@ def _verdict(file: str, contract: str | None, terminal: Terminal) -> _Verdict:
     try:
         if Path(file).is_dir() or _is_zip(file):
             return _archive_verdict(file, contract, terminal)
-        content = sys.stdin.buffer.read() if file == "-" else read_document(Path(file))
-        document = strict_json.parse(content)
+        document = strict_json.parse(read_document(Path(file)))
         contract = contract or guess_contract(document)
         normalized = validate(contract, document).to_document()
     except InvalidDocumentError as refused:
