@@ -14,7 +14,7 @@ from contracts.errors import AdmissionError, PolicyError, ResultRefusedError
 from contracts.execution import ExecutionRequest
 from contracts.result import TrainingResult
 from contracts.user_schema import check_schema, check_values
-from contracts.violations import quoted
+from contracts.violations import below, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -182,10 +182,10 @@ def _identity(manifest: PackageManifest, execution: ExecutionRequest | TrainingC
 def _parameters(manifest: PackageManifest, execution: ExecutionRequest | TrainingCodeSubmission) -> Iterator[Violation]:
     broken = check_schema(manifest.parameters_schema)
     for violation in broken:
-        yield _below("parameters_schema", violation)
+        yield below("parameters_schema", violation)
     if not broken:
         for violation in check_values(manifest.parameters_schema, execution.parameters):
-            yield _below("parameters", violation)
+            yield below("parameters", violation)
 
 
 def _data(
@@ -363,12 +363,6 @@ def _named(declaration: ArtifactDeclaration) -> str:
 
 def _violation(path: str, message: str) -> Violation:
     return {"path": path, "message": message}
-
-
-def _below(root: str, violation: Violation) -> Violation:
-    path = violation["path"]
-    joined = root + path if not path or path.startswith("[") else f"{root}.{path}"
-    return {"path": joined, "message": violation["message"]}
 
 
 def _refuse(kind: type[RuntimeFault], what: str, hint: str, violations: Iterator[Violation]) -> None:

@@ -11,6 +11,7 @@ from contracts.base import Document, FreeMap, InputMode, UuidText, WorkspacePath
 from contracts.dataset import DatasetManifest
 from contracts.package import PackageManifest, RuntimeRequirement
 from contracts.submission import ModelInput, PackageIdentity, Resources, Task
+from contracts.violations import below
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -69,7 +70,4 @@ class ExecutionRequest(Document):
         """Those of the package's manifest."""
         if self.package_manifest is None:
             return []
-        return [
-            {"path": f"package_manifest.{found['path']}", "message": found["message"]}
-            for found in self.package_manifest.late_violations()
-        ]
+        return [below("package_manifest", found) for found in self.package_manifest.late_violations()]

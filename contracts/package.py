@@ -24,7 +24,7 @@ from contracts.base import (
 )
 from contracts.limits import MAX_CLASS_NAMES
 from contracts.user_schema import check_schema
-from contracts.violations import Violation, kind_of, quoted, several
+from contracts.violations import Violation, below, kind_of, quoted, several
 
 MANIFEST_NAME = "training_package.json"
 """The only member of a code package that the runtime reads by name."""
@@ -141,7 +141,4 @@ class PackageManifest(Document):
 
     def late_violations(self) -> list[Violation]:
         """The parameter schema is a schema, which takes JSON Schema's own rules to see."""
-        return [
-            {"path": f"parameters_schema.{found['path']}".removesuffix("."), "message": found["message"]}
-            for found in check_schema(self.parameters_schema)
-        ]
+        return [below("parameters_schema", found) for found in check_schema(self.parameters_schema)]

@@ -64,10 +64,7 @@ def _violations(error: ValidationError, contract: Any) -> Iterator[Violation]:
         if detail["type"].startswith("union_tag_"):
             at = (*at, str(detail["ctx"]["discriminator"]).strip("'"))
         if detail["type"] == _SEVERAL:
-            found = [
-                {"path": _joined(join_path(at), inner["path"]), "message": inner["message"]}
-                for inner in detail["ctx"]["violations"]
-            ]
+            found = [below(join_path(at), inner) for inner in detail["ctx"]["violations"]]
         else:
             found = [{"path": join_path(at), "message": _sentence(detail, contract)}]
         for violation in found:
@@ -77,8 +74,11 @@ def _violations(error: ValidationError, contract: Any) -> Iterator[Violation]:
                 yield violation
 
 
-def _joined(outer: str, inner: str) -> str:
-    return outer + inner if not outer or not inner or inner.startswith("[") else f"{outer}.{inner}"
+def below(outer: str, violation: Mapping[str, str]) -> Violation:
+    """`violation`, whose path starts at the value at `outer`, with its path from where `outer` starts."""
+    inner = violation["path"]
+    joined = outer + inner if not outer or not inner or inner.startswith("[") else f"{outer}.{inner}"
+    return {"path": joined, "message": violation["message"]}
 
 
 def _visible(loc: tuple[str | int, ...], contract: Any) -> tuple[str | int, ...]:
@@ -207,12 +207,10 @@ def _below(kind: Any, step: str | int) -> Any:
 
 def _members(kind: Any) -> list[Any]:
     """The branches of a union, unwrapped; empty for anything else."""
-    while get_origin(kind) in {Annotated, typing_extensions.NotRequired, typing.NotRequired}:
-        kind = get_args(kind)[0]
-    if get_origin(kind) in {Union, types.UnionType}:
-        return [branch for member in get_args(kind) for branch in (_members(member) or [_bare(member)])]
-    bare = _bare(kind)
-    return [bare] if bare is not kind else []
+    kind = _bare(kind)
+    if get_origin(kind) not in {Union, types.UnionType}:
+        return []
+    return [branch for member in get_args(kind) for branch in (_members(member) or [_bare(member)])]
 
 
 def _bare(kind: Any) -> Any:
