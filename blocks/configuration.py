@@ -9,13 +9,10 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any
 
-from pydantic import ValidationError
-
 from blocks.execution_policy import ExecutionPolicy
 from blocks.object_store import ObjectStore
-from contracts.errors import InvalidSettingsError
 from runtime.installation import Installation
-from runtime.settings import Settings, load_settings
+from runtime.settings import Settings, change_settings, load_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,19 +43,7 @@ def configured(settings: Settings) -> Settings:
     changes = {**_said(ObjectStore), **_said(ExecutionPolicy)}
     if not changes:
         return settings
-    try:
-        return Settings.model_validate({**settings.model_dump(), **changes})
-    except ValidationError as error:
-        violations = [
-            {"path": str(issue["loc"][0]) if issue["loc"] else "", "message": issue["msg"]}
-            for issue in error.errors(include_url=False, include_input=False)
-        ]
-        said = "; ".join(f"{violation['path']}: {violation['message']}" for violation in violations)
-        raise InvalidSettingsError(
-            f"the Prefect blocks named {BLOCK_NAME!r} are wrong: {said}",
-            hint="Correct the named fields of the block in the Prefect UI.",
-            context={"violations": violations},
-        ) from error
+    return change_settings(settings, changes, place=f"the Prefect blocks named {BLOCK_NAME!r}")
 
 
 def _said(kind: type[Block]) -> dict[str, Any]:

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 SETTINGS_FILE: Final = "mtr.toml"
 BASE_RUNTIME: Final = "base"
-LOGICAL_BUCKETS: Final = ("default", "datasets", "models", "annotations")
 
 _PREFIX: Final = "MTR_"
 _NOT_SETTINGS: Final = "MTR_INTERNAL_"
@@ -99,8 +98,8 @@ class Settings(BaseModel):
         allow_script_managed_data: whether packages may bring their own data (and so reach the network).
         idle_timeout_seconds: how long a package may say nothing.
         max_output_bytes: how much plain output a package may print.
-        max_processes: how many processes and threads it may have.
-        process_fsize_bytes: the largest file it may write; `None` is no limit.
+        max_processes: how many processes it may have at once, and eight times as many threads.
+        process_fsize_bytes: the largest file it may write; `None` bounds it by `max_workspace_bytes` alone.
         process_nofile: how many files each of its processes may have open; `None` is what the machine allows.
         max_workspace_bytes: how much it may write in all.
         terminate_grace_seconds: time between being asked to end and being ended.
@@ -437,6 +436,6 @@ def _refused(violations: list[dict[str, str]]) -> InvalidSettingsError:
     said = "; ".join(f"{violation['path']}: {violation['message']}" for violation in violations)
     return InvalidSettingsError(
         f"the settings are wrong: {said}",
-        hint=f"Correct the named keys where they are set ({SETTINGS_FILE}, the environment); nothing runs before that.",
+        hint=f"Correct the named keys where they are set ({SETTINGS_FILE}, the environment, a Prefect block); nothing runs before that.",
         context={"violations": violations},
     )

@@ -54,7 +54,7 @@ def test_a_secret_of_a_block_stays_a_secret(settings: Settings, monkeypatch: pyt
 
 def test_a_wrong_field_is_named(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     with_blocks(monkeypatch, ObjectStore(store="ftp://x"))
-    with pytest.raises(InvalidSettingsError, match="blocks named 'mtr' are wrong: store: "):
+    with pytest.raises(InvalidSettingsError, match="store in the Prefect blocks named 'mtr': "):
         configuration.configured(settings)
 
 
