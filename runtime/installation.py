@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from contracts.errors import InvalidSettingsError
 from runtime.settings import load_settings
 
 if TYPE_CHECKING:
@@ -46,10 +47,17 @@ class Installation:
             settings: default is what holds in the current directory.
 
         Raises:
-            InvalidSettingsError: as `load_settings`.
+            InvalidSettingsError: as `load_settings`, or the folder cannot be made.
         """
         settings = settings or load_settings()
-        settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise InvalidSettingsError(
+                f"home is {settings.home}, which cannot be made a folder: {error.strerror or error}",
+                hint="Set MTR_HOME, or home in mtr.toml, to a folder that you can write.",
+                context={"home": str(settings.home)},
+            ) from error
         return cls(settings)
 
     @property

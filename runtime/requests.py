@@ -9,14 +9,16 @@ is accepted.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import re
 import sys
 import tempfile
 import uuid
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import psutil
 
@@ -26,7 +28,7 @@ from contracts.base import validate
 from contracts.dataset import DatasetSourceManifest
 from contracts.errors import InvalidDocumentError, NotFoundError, UsageError
 from contracts.limits import GIB, KIB, MAX_GIVEN_DOCUMENT_BYTES, MIB
-from contracts.submission import TrainingCodeSubmission
+from contracts.submission import Resources, TrainingCodeSubmission
 from runtime.archive.packing import pack_folder
 from runtime.registry.dataset_import import import_dataset
 from runtime.registry.dataset_names import check_name
@@ -58,9 +60,20 @@ MAX_NAMED_PATHS: Final = 5
 _SIZE_UNITS: Final = {"": 1, "B": 1, "K": KIB, "KIB": KIB, "M": MIB, "MIB": MIB, "G": GIB, "GIB": GIB, "T": 1024 * GIB, "TIB": 1024 * GIB,
                       "KB": 1000, "MB": 1000**2, "GB": 1000**3, "TB": 1000**4}  # fmt: skip
 _TIME_UNITS: Final = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400}
+_OPTIONS: Final = {
+    "device": "--device",
+    "gpu_count": "--gpus",
+    "cpu_cores": "--cpus",
+    "memory_bytes": "--memory",
+    "timeout_seconds": "--timeout",
+}
+"""What a person calls each field of a submission's `resources`."""
+
 _QUANTITY: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", re.ASCII)
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 _VERSIONED: Final = re.compile(r"([a-z][a-z0-9_-]{0,127})@(.+)")
+_MODEL_VERSION: Final = re.compile(r"v?(\d{1,18})", re.ASCII)
+"""As many digits as every database's whole numbers hold."""
 
 
 # --- text to values --------------------------------------------------------------------------------------------------
@@ -87,10 +100,10 @@ def read_duration(text: str, option: str) -> int:
 def _read_quantity(text: str, option: str, units: Mapping[str, int], fold: Callable[[str], str], expected: str) -> int:
     matched = _QUANTITY.fullmatch(text)
     unit = units.get(fold(matched[2])) if matched else None
-    amount = int(float(matched[1]) * unit) if matched and unit else 0
-    if amount < 1:
+    amount = float(matched[1]) * unit if matched and unit else 0
+    if not 1 <= amount < math.inf:
         raise UsageError(f"{option} {text!r} is not {expected}", hint=f"Write {option} as {expected}.")
-    return amount
+    return int(amount)
 
 
 def read_parameter(text: str) -> tuple[str, Any]:
@@ -138,13 +151,16 @@ def read_names(text: str | None) -> tuple[str, ...]:
     """The names of `a,b,c`, in order.
 
     Raises:
-        UsageError: one is blank.
+        UsageError: one is blank, or given twice.
     """
     if text is None:
         return ()
     names = tuple(part.strip() for part in text.split(","))
     if not all(names):
         raise UsageError(f"--class-names {text!r} has a blank name", hint="Write them as --class-names car,bus.")
+    twice = next((name for name, count in Counter(names).items() if count > 1), None)
+    if twice is not None:
+        raise UsageError(f"--class-names {text!r} has {twice!r} twice", hint="Give each class one name of its own.")
     return names
 
 
@@ -192,24 +208,39 @@ def fill_resources(wanted: WantedResources) -> dict[str, Any]:
     All cores this process may use, 80 % of the memory (of the control group's limit where there is one), 24 hours.
 
     Raises:
-        UsageError: a quantity cannot be read, or device and GPU count contradict each other.
+        UsageError: a quantity cannot be read or is out of the contract's range, or device and GPU count contradict each
+            other; the message names the option.
     """
     device = wanted.device or ("cuda" if wanted.gpus else "cpu")
     gpus = (1 if device == "cuda" else 0) if wanted.gpus is None else wanted.gpus
     if device not in {"cpu", "cuda"}:
         raise UsageError(f"--device {device!r} is not known", hint="Use --device cpu or --device cuda.")
-    if (device == "cuda") != (gpus > 0):
+    if (device == "cuda") != (gpus != 0):
         raise UsageError(
             f"--device {device} and --gpus {gpus} contradict each other",
             hint="GPUs need --device cuda, and --device cuda at least one GPU.",
         )
-    return {
+    return _in_range({
         "device": device,
         "gpu_count": gpus,
         "cpu_cores": min(machine_cores(), MAX_CPU_CORES) if wanted.cpus is None else wanted.cpus,
         "memory_bytes": int(machine_memory_bytes() * MEMORY_SHARE) if wanted.memory is None else read_size(wanted.memory, "--memory"),
         "timeout_seconds": DEFAULT_TIMEOUT_SECONDS if wanted.timeout is None else read_duration(wanted.timeout, "--timeout"),
-    }  # fmt: skip
+    })  # fmt: skip
+
+
+def _in_range(resources: dict[str, Any]) -> dict[str, Any]:
+    """`resources`, which the contract accepts; what it refuses is said in the words of the command line."""
+    try:
+        validate(Resources, resources)
+    except InvalidDocumentError as refused:
+        violations = cast("list[dict[str, str]]", refused.context["violations"])
+        raise UsageError(
+            "; ".join(f"{_OPTIONS.get(one['path'], one['path'])} {one['message']}" for one in violations),
+            hint="Give the named options other values, or leave them out.",
+            context={"violations": violations},
+        ) from refused
+    return resources
 
 
 def machine_cores() -> int:
@@ -307,7 +338,7 @@ def find_package(installation: Installation, source: str, note: Callable[[str], 
         InvalidDocumentError: its manifest is not valid.
         StorageUnavailableError: the store did not answer.
     """
-    path = Path(source)
+    path = Path(said(source, "PACKAGE"))
     if path.exists():
         with packed(path, note) as archive:
             stored = installation.packages.store_development(archive, archive_name=archive_name(path))
@@ -380,7 +411,7 @@ def find_data(
         InvalidDocumentError: the source manifest is not valid.
         StorageUnavailableError: the store did not answer.
     """
-    path = Path(source)
+    path = Path(said(source, "--data"))
     if path.exists():
         document = _source_manifest(path)
         if document is not None:
@@ -469,12 +500,12 @@ def find_registered_model(installation: Installation, reference: str) -> Registe
         UsageError: the version is no whole number.
     """
     name, separator, version = reference.partition("@")
-    number = version.removeprefix("v")
-    if separator and not (number.isascii() and number.isdigit()):
+    number = _MODEL_VERSION.fullmatch(version)
+    if separator and number is None:
         raise UsageError(
             f"{reference!r} has no version number", hint=f"Write it as {name}@3; `mtr model list` shows the versions."
         )
-    return installation.models.get(name, int(number) if separator else None)
+    return installation.models.get(name, None if number is None else int(number[1]))
 
 
 def find_model_input(installation: Installation, reference: str, *, resume: bool) -> dict[str, Any]:
@@ -489,7 +520,7 @@ def find_model_input(installation: Installation, reference: str, *, resume: bool
         NotFoundError: there is no such model.
         UsageError: `resume` with what holds no checkpoint.
     """
-    path = Path(reference)
+    path = Path(said(reference, "--model"))
     if path.is_file():
         registration = installation.model_packages.register(path, archive_name=path.name).registration
     elif _SHA256.fullmatch(reference):
@@ -589,6 +620,7 @@ def build_request(
             )
         document |= {"input_mode": "platform_dataset", "dataset_source_snapshot": data.object.to_document()}
     else:
+        check_brings_data(manifest)
         document |= {
             "input_mode": "script_managed",
             "script_dataset": _script_dataset(manifest, document["task"]["task_kind"], class_names),
@@ -615,12 +647,20 @@ def _task_kind(manifest: PackageManifest, data: FoundData | None, wanted: str | 
     return kinds[0]
 
 
-def _script_dataset(manifest: PackageManifest, task_kind: str, class_names: Sequence[str]) -> dict[str, Any]:
+def check_brings_data(manifest: PackageManifest) -> None:
+    """Afterwards a run without data makes sense for this package.
+
+    Raises:
+        UsageError: it trains on a data set; the hint says how to give one.
+    """
     if "script_managed" not in manifest.input_modes:
         raise UsageError(
             f"{manifest.key} {manifest.version} trains on a data set and none was given",
             hint="Add --data with a folder, a source manifest, a snapshot digest or a name; `mtr dataset list` shows the names.",
         )
+
+
+def _script_dataset(manifest: PackageManifest, task_kind: str, class_names: Sequence[str]) -> dict[str, Any]:
     task = next((task for task in manifest.supported_tasks if task.task_kind == task_kind), manifest.supported_tasks[0])
     return {
         "protocol_version": "training-dataset-manifest/v1",
@@ -638,8 +678,7 @@ def repeat_submission(
     """A new submission that asks for what an earlier one did, under a new id, with other resources where given.
 
     Raises:
-        UsageError: a quantity cannot be read.
-        InvalidDocumentError: a quantity is out of the contract's range.
+        UsageError: a quantity cannot be read, or is out of the contract's range; the message names the option.
     """
     resources = dict(earlier["resources"])
     if memory is not None:
@@ -651,7 +690,18 @@ def repeat_submission(
     if gpus is not None:
         resources |= {"gpu_count": gpus, "device": "cuda" if gpus else "cpu"}
     ids = {"message_id": str(uuid.uuid4()), "execution_id": str(uuid.uuid4())}
-    return validate(TrainingCodeSubmission, {**earlier, **ids, "resources": resources})
+    return validate(TrainingCodeSubmission, {**earlier, **ids, "resources": _in_range(resources)})
+
+
+def said(text: str, option: str) -> str:
+    """`text`, which says something: an empty shell variable must not come to mean the current folder.
+
+    Raises:
+        UsageError: it is blank; the message names `option`.
+    """
+    if not text.strip():
+        raise UsageError(f"{option} is empty", hint=f"Give {option} a value; `.` is the current folder.")
+    return text
 
 
 def existing_path(path: Path) -> Path:

@@ -44,6 +44,7 @@ def execution_views(execution: Execution, attempts: Sequence[Attempt] = ()) -> l
                 ("execution", execution.execution_id),
                 ("state", execution.state),
                 ("stage", None if execution.ended else execution.stage),
+                ("worked on by", abandonment(execution)),
                 ("package", f"{execution.package_key} {execution.package_version}"),
                 ("task", f"{execution.task_id} ({execution.task_kind})"),
                 ("retry of", execution.retry_of),
@@ -54,7 +55,7 @@ def execution_views(execution: Execution, attempts: Sequence[Attempt] = ()) -> l
         )
     ]
     if execution.error:
-        views.append(_error(execution.error, execution.stage))
+        views.append(_error(execution.error, _failed_stage(execution)))
     if execution.timings:
         views.append(
             table(
@@ -73,10 +74,27 @@ def execution_views(execution: Execution, attempts: Sequence[Attempt] = ()) -> l
     return views
 
 
+def abandonment(execution: Execution) -> str | None:
+    """What to know about an execution that began and that nobody works on any more, its process killed for instance.
+
+    None for every other one, and where that cannot be known because its process is on another machine.
+    """
+    if execution.state != "running" or (execution.owner is not None and not execution.owner.is_gone()):
+        return None
+    who = "nobody" if execution.owner is None else f"nobody: {execution.owner} is gone"
+    return f"{who}; `mtr executions resume {execution.execution_id[:8]}` goes on where it stopped"
+
+
 def _workspace(execution: Execution) -> str | None:
     if execution.workspace_cleaned is None:
         return None
     return "removed" if execution.workspace_cleaned else "not removed"
+
+
+def _failed_stage(execution: Execution) -> str | None:
+    """Where the error arose: the stage that an execution ends in is always the one that publishes its outcome."""
+    told = (execution.result or {}).get("error") or {}
+    return told.get("stage") or execution.stage
 
 
 def _error(error: dict[str, Any], stage: str | None) -> Text:

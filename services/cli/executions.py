@@ -13,12 +13,20 @@ from rich.text import Text
 
 from contracts.admission import admit_policy
 from contracts.errors import ConflictError, UsageError
+from contracts.limits import MAX_COUNT
 from contracts.references import Pinned
 from runtime.execution.journal import Journal
 from runtime.installation import Installation
 from runtime.requests import read_duration, repeat_submission
 from services import orchestrator
-from services.cli.execution_views import artifact_table, execution_list, execution_views, exit_code, summary_document
+from services.cli.execution_views import (
+    abandonment,
+    artifact_table,
+    execution_list,
+    execution_views,
+    exit_code,
+    summary_document,
+)
 from services.cli.following import carry_out, detach, entry_text
 from services.cli.options import (
     Cpus,
@@ -54,11 +62,13 @@ class State(StrEnum):
 def list_executions(
     state: Annotated[State | None, typer.Option(help="Only those in this state.")] = None,
     package: Annotated[str | None, typer.Option(metavar="KEY[@VERSION]", help="Only those of this package.")] = None,
-    task: Annotated[int | None, typer.Option(metavar="ID", help="Only those of this task of the platform.")] = None,
+    task: Annotated[
+        int | None, typer.Option(metavar="ID", max=MAX_COUNT, help="Only those of this task of the platform.")
+    ] = None,
     since: Annotated[
         str | None, typer.Option(metavar="TIME", help="Only those accepted since 6h ago, or since a date and time.")
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, metavar="N", help="At most so many.")] = 100,
+    limit: Annotated[int, typer.Option(min=1, max=MAX_COUNT, metavar="N", help="At most so many.")] = 100,
     as_json: Json = False,
 ) -> None:
     """List executions, the newest first."""
@@ -80,10 +90,14 @@ def read_moment(text: str) -> datetime:
         UsageError: it is neither.
     """
     if re.fullmatch(r"\s*\d+(\.\d+)?\s*[a-z]+\s*", text):
-        return datetime.now(UTC) - timedelta(seconds=read_duration(text, "--since"))
+        ago_seconds = read_duration(text, "--since")
+        try:
+            return datetime.now(UTC) - timedelta(seconds=ago_seconds)
+        except OverflowError:
+            return datetime.min.replace(tzinfo=UTC)  # longer ago than there were years
     try:
         return datetime.fromisoformat(text).astimezone(UTC)
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise UsageError(
             f"--since {text!r} is no time", hint="Write it as --since 6h or --since 2026-11-30T12:00."
         ) from error
@@ -94,13 +108,17 @@ def show(execution: ExecutionId, as_json: Json = False) -> None:
     """Show an execution: state, stage, error with its next action, timings, attempts, artifacts, link to the UI."""
     with Terminal.open(as_json=as_json) as terminal, Installation.open() as here:
         found = here.ledger.find(execution)
+        if as_json and (said := abandonment(found)):
+            terminal.note(f"worked on by {said}")
         terminal.answer(found.to_document(), *execution_views(found, here.ledger.attempts(found.execution_id)))
 
 
 @app.command(epilog=example("mtr executions logs 7c2e91d0 --tail 50"))
 def logs(
     execution: ExecutionId,
-    tail: Annotated[int | None, typer.Option(min=1, metavar="N", help="Only the last N entries.")] = None,
+    tail: Annotated[
+        int | None, typer.Option(min=1, max=MAX_COUNT, metavar="N", help="Only the last N entries.")
+    ] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the execution has ended.")] = False,
     as_json: Json = False,
 ) -> None:

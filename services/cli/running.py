@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from contracts.admission import admit_policy
+from contracts.errors import UsageError
 from runtime.installation import Installation
 from runtime.registry.models import check_model_name
 from runtime.requests import (
     Asked,
     WantedResources,
     build_request,
+    check_brings_data,
     fill_resources,
     find_data,
     find_model_input,
@@ -72,6 +74,11 @@ def run(
     What is not said is the machine's: all cores, 80 % of its memory, 24 hours.
     """
     with Terminal.open(as_json=as_json) as terminal, Installation.open() as here:
+        if resume and model is None:
+            raise UsageError(
+                "--resume has no --model to continue from",
+                hint="Add --model with a model package that has a resume checkpoint; `mtr executions resume ID` is for an execution that stopped.",
+            )
         wanted = WantedResources(device=device, gpus=gpus, cpus=cpus, memory=memory, timeout=timeout)
         resources = fill_resources(wanted)
         parameters = read_parameters(param or (), params)
@@ -79,6 +86,8 @@ def run(
         if model_name is not None:
             check_model_name(model_name)
         found_package = find_package(here, package, terminal.note)
+        if data is None:
+            check_brings_data(found_package.manifest)  # else the policy for runs without data would be blamed
         input_mode = "script_managed" if data is None else "platform_dataset"
         admit_policy(Asked(found_package.manifest.runtime, input_mode), here.settings.policy())
         found_data: FoundData | None = None

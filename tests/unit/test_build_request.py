@@ -14,6 +14,7 @@ from runtime.requests import (
     find_data,
     find_model_input,
     find_package,
+    find_registered_model,
     repeat_submission,
 )
 from runtime.settings import Settings
@@ -148,7 +149,7 @@ def test_data_makes_the_choice_of_the_task_kind(here, tmp_path, kinds, data) -> 
 
 
 def test_resources_out_of_range_are_refused(counter, data) -> None:
-    resources = fill_resources(WantedResources(cpus=257))
+    resources = fill_resources(WantedResources()) | {"cpu_cores": 257}
     with pytest.raises(InvalidDocumentError, match=r"resources\.cpu_cores"):
         build(counter(), data, resources=resources)
 
@@ -211,3 +212,25 @@ def test_a_repeated_submission_is_a_new_execution_of_the_same(counter, data) -> 
     assert repeated.resources.memory_bytes == 2 * 1024**3
     same = {"parameters", "package", "package_archive", "task", "dataset_source_snapshot"}
     assert repeated.model_dump(include=same) == earlier.model_dump(include=same)
+
+
+def test_a_repeated_submission_refuses_what_the_contract_does_not_allow(counter, data) -> None:
+    earlier = build(counter(), data).submission.to_document()
+    with pytest.raises(UsageError, match="--cpus is 0"):
+        repeat_submission(earlier, memory=None, timeout=None, cpus=0, gpus=None)
+
+
+def test_an_empty_text_never_means_the_current_folder(here, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(write_package(tmp_path / "counter"))
+    with pytest.raises(UsageError, match="PACKAGE is empty"):
+        find_package(here, "", lambda _: None)
+    with pytest.raises(UsageError, match="--data is empty"):
+        find_data(here, " ")
+    with pytest.raises(UsageError, match="--model is empty"):
+        find_model_input(here, "", resume=False)
+
+
+@pytest.mark.parametrize("version", ["", "x", "-1", "9" * 30])
+def test_what_is_no_version_of_a_model_is_refused(here, version: str) -> None:
+    with pytest.raises(UsageError, match="no version number"):
+        find_registered_model(here, f"digits@{version}")

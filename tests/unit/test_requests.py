@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from hypothesis import given
@@ -184,3 +185,28 @@ def test_device_and_gpus_must_agree(wanted: WantedResources) -> None:
 def test_an_unknown_device_is_refused() -> None:
     with pytest.raises(UsageError, match="'tpu'"):
         fill_resources(WantedResources(device="tpu"))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "said"),
+    [
+        (WantedResources(cpus=257), "--cpus is 257, must be at most 256"),
+        (WantedResources(cpus=float("nan")), "--cpus is not a finite number"),
+        (WantedResources(gpus=-1), "--gpus is -1, must be at least 0"),
+        (WantedResources(timeout="8d"), "--timeout is 691200, must be at most 604800"),
+        (WantedResources(memory="9999999TiB"), "--memory is "),
+    ],
+)
+def test_what_the_contract_does_not_allow_is_said_of_the_option(wanted: WantedResources, said: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(said)):
+        fill_resources(wanted)
+
+
+def test_a_number_beyond_all_numbers_is_no_size() -> None:
+    with pytest.raises(UsageError, match="--memory"):
+        read_size("9" * 400 + "GiB", "--memory")
+
+
+def test_a_class_name_given_twice_is_refused() -> None:
+    with pytest.raises(UsageError, match="'car' twice"):
+        read_names("car,bus, car")

@@ -25,6 +25,13 @@ def test_home_is_made_for_its_owner_alone(installation) -> None:
     assert stat.S_IMODE(installation.settings.home.stat().st_mode) == 0o700
 
 
+def test_a_home_that_cannot_be_made_is_named_with_the_setting(tmp_path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InvalidSettingsError, match="file/home, which cannot be made") as caught:
+        Installation.open(Settings(home=tmp_path / "file" / "home"))
+    assert "MTR_HOME" in caught.value.hint
+
+
 def test_opening_makes_no_more_than_the_folder(installation) -> None:
     assert list(installation.settings.home.iterdir()) == []
 

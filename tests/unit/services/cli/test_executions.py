@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -13,6 +15,7 @@ from contracts.errors import OutOfMemoryError, UsageError
 from contracts.references import Pinned
 from runtime.execution.journal import Journal
 from runtime.installation import Installation
+from runtime.ledger import Owner
 from services.cli.execution_views import exit_code
 from services.cli.executions import read_moment
 from services.cli.main import app
@@ -295,3 +298,48 @@ def test_a_cancelled_execution_is_130(here) -> None:
     execution_id = accept(here)
     fail(here, execution_id, {"code": "cancelled", "message": "m", "hint": "h", "context": {}}, state="cancelled")
     assert exit_code(here.ledger.get(execution_id), ()) == 130
+
+
+def test_people_read_in_which_stage_it_failed(here) -> None:
+    execution_id = accept(here)
+    here.ledger.enter_stage(execution_id, "train")
+    here.ledger.enter_stage(execution_id, "publish_outcome")
+    told = {"stage": "train", "error_type": "out_of_memory", "message": "2 GiB reached", "retryable": False}
+    here.ledger.finish(
+        execution_id,
+        state="failed",
+        result=result(execution_id, "failed", told),
+        error=OUT_OF_MEMORY,
+        artifacts=[],
+        model=None,
+    )
+    assert "(stage train)" in runner.invoke(app, ["executions", "show", execution_id]).stdout
+
+
+def test_an_execution_whose_process_is_gone_is_not_shown_as_worked_on(here) -> None:
+    execution_id = accept(here)
+    here.ledger.claim(execution_id, replace(Owner.here(), process_started=1))
+    shown = runner.invoke(app, ["executions", "show", execution_id])
+    assert f"nobody: process {os.getpid()} on" in shown.stdout
+    assert f"mtr executions resume {execution_id[:8]}" in shown.stdout
+    assert "nobody" in runner.invoke(app, ["executions", "show", execution_id, "--json"]).stderr
+
+
+def test_an_execution_that_is_worked_on_is_just_running(here) -> None:
+    execution_id = accept(here)
+    here.ledger.claim(execution_id, Owner.here())
+    assert "nobody" not in runner.invoke(app, ["executions", "show", execution_id]).stdout
+
+
+def test_longer_ago_than_there_were_years_is_everything(here) -> None:
+    execution_id = accept(here)
+    assert [one["execution_id"] for one in executions("list", "--since", "99999999d")[1]["executions"]] == [
+        execution_id
+    ]
+
+
+@pytest.mark.parametrize("option", ["--task", "--limit"])
+def test_a_number_that_no_database_holds_is_refused_with_the_option_named(option: str) -> None:
+    code, document = executions("list", option, 10**30)
+    assert (code, document["error"]["code"]) == (2, "usage")
+    assert option in document["error"]["message"]

@@ -124,8 +124,8 @@ def test_a_failed_run_is_1_with_the_whole_document(counter, ends) -> None:
         (("--data", "pets", "--param", "epochs"), "usage"),
         (("--data", "pets", "--memory", "lots"), "usage"),
         (("--data", "pets", "--gpus", "1", "--device", "cpu"), "usage"),
-        (("--data", "pets", "--cpus", "257"), "invalid_document"),
-        (("--data", "pets", "--timeout", "8d"), "invalid_document"),
+        (("--data", "pets", "--cpus", "257"), "usage"),
+        (("--data", "pets", "--timeout", "8d"), "usage"),
         (("--data", "pets", "--params", "gone.json"), "not_found"),
         (("--data", "pets", "--model", "gone"), "not_found"),
         (("--data", "pets", "--model-name", "not a name"), "admission_refused"),
@@ -211,3 +211,17 @@ def test_submit_asks_policy_first(here, ends) -> None:
     assert code == 3
     assert "pytorch-2.5-cu124" in refused["error"]["message"]
     assert here.ledger.list() == ()
+
+
+def test_a_forgotten_data_set_is_not_blamed_on_the_policy(counter, ends) -> None:
+    asked = ends()
+    code, document, _ = mtr("run", counter)
+    assert (code, document["error"]["code"], asked) == (2, "usage", [])
+    assert "--data" in document["error"]["hint"]
+
+
+def test_resuming_from_nothing_is_refused(counter, ends) -> None:
+    asked = ends()
+    code, document, _ = mtr("run", counter, "--data", "pets", "--resume")
+    assert (code, document["error"]["code"], asked) == (2, "usage", [])
+    assert "--model" in document["error"]["message"]
