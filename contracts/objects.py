@@ -11,15 +11,6 @@ from contracts.base import Bucket, Count, Document, RelativePath, Sha256
 from contracts.references import Pinned
 
 
-class S3ObjectReference(Document):
-    """An object's place and, where they are known, its digest and size in bytes."""
-
-    bucket: Bucket
-    object_key: RelativePath
-    sha256: Sha256 | None = None
-    size_bytes: Count | None = None
-
-
 class PinnedReference(Document):
     """An object's place and the only bytes that may be found there."""
 
@@ -32,14 +23,9 @@ class PinnedReference(Document):
         """As the store takes it."""
         return Pinned(self.bucket, self.object_key, self.sha256, self.size_bytes)
 
-    @classmethod
-    def of(cls, pinned: Pinned) -> PinnedReference:
-        """As documents carry it."""
-        return cls.model_validate(pinned.to_document())
-
 
 class ItemReference(TypedDict):
-    """`S3ObjectReference` inside item lists, which are plain dicts for speed."""
+    """An object's place and, where they are known, its digest and size in bytes: a plain dict, for long item lists."""
 
     __pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[misc]
 
@@ -50,7 +36,7 @@ class ItemReference(TypedDict):
 
 
 class PinnedItemReference(TypedDict):
-    """`PinnedReference` inside item lists, which are plain dicts for speed."""
+    """`PinnedReference` as a plain dict, for long item lists."""
 
     __pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[misc]
 

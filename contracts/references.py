@@ -15,7 +15,7 @@ class Pinned:
     size_bytes: int
 
     def to_document(self) -> dict[str, object]:
-        """The wire form, an `S3ObjectReference` with both optional fields."""
+        """The wire form: an object reference with its digest and size."""
         return {
             "bucket": self.bucket,
             "object_key": self.key,

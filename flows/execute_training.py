@@ -80,8 +80,8 @@ def _to_its_end(host: Host, execution: Execution) -> Execution:
     try:
         submission = validate_submission(run, execution)  # 1
         manifest = check_package(run, submission)  # 2
-        data = pin_dataset(run, submission)  # 3
-        admitted = admit_execution(run, submission, manifest, data, execution.label)  # 4
+        dataset = pin_dataset(run, submission)  # 3
+        admitted = admit_execution(run, submission, manifest, dataset, execution.label)  # 4
         end = train_in_attempts(run, admitted, watch)  # 5-8
         _require_success(end)
         model = register_model(run, admitted.plan, end, execution.model_name or manifest.key)  # 9

@@ -13,10 +13,10 @@ from tasks.showing import escape, show_markdown
 from tasks.stage import stage
 
 if TYPE_CHECKING:
+    from contracts.dataset import DatasetManifest
     from contracts.package import PackageManifest
     from contracts.references import Pinned
     from contracts.submission import TrainingCodeSubmission
-    from tasks.pin_dataset import PinnedData
     from tasks.run import Run
 
 
@@ -30,7 +30,7 @@ class AdmittedPlan:
 
 @stage(retried=True)
 def admit_execution(
-    run: Run, submission: TrainingCodeSubmission, manifest: PackageManifest, data: PinnedData, label: str
+    run: Run, submission: TrainingCodeSubmission, manifest: PackageManifest, dataset: DatasetManifest, label: str
 ) -> AdmittedPlan:
     """The stored plan of an execution whose parts agree. In the UI: every violation at once.
 
@@ -42,13 +42,13 @@ def admit_execution(
         StorageUnavailableError: the store does not answer.
     """
     try:
-        admission.admit_execution(manifest, submission, data.header)
+        admission.admit_execution(manifest, submission, dataset)
     except AdmissionError as refusal:
         show_markdown("admission", _refusal(refusal), "Why it was refused")
         raise
     if pool_of(submission, run) is None:
         find_python(submission.runtime.id, run.installation.settings)
-    plan = Plan(label=label, submission=submission, manifest=manifest, dataset=data.header)
+    plan = Plan(label=label, submission=submission, manifest=manifest, dataset=dataset)
     stored = plan.publish(run.installation.store)
     show_markdown(
         "admission", f"**Admitted**: package, data and submission agree.\n\nPlan `{stored.sha256}`\n", "Admission"

@@ -16,7 +16,8 @@ from runtime.archive.extraction import extract
 from runtime.execution.environment import find_python
 from runtime.execution.launch import Launch
 from runtime.execution.view import hidden_places
-from runtime.execution.workspace import DATASET_FOLDER, DATASET_MANIFEST_NAME, MODEL_INPUT_FOLDER, Workspace
+from runtime.execution.workspace import DATASET_MANIFEST_NAME, MODEL_INPUT_FOLDER, Workspace
+from runtime.materialization.layout import DATASET_FOLDER
 from tasks.showing import readable_size, show_table, update_progress
 from tasks.stage import stage
 

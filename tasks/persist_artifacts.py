@@ -1,4 +1,4 @@
-"""Stage 8: what training left lies in the object store, and the attempt has its end record."""
+"""Stage 8: what training left lies in the object store."""
 
 from __future__ import annotations
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from contracts.dataset import DatasetManifest
@@ -16,22 +15,9 @@ if TYPE_CHECKING:
     from tasks.run import Run
 
 
-@dataclass(frozen=True, slots=True)
-class PinnedData:
-    """What training will read.
-
-    Attributes:
-        header: kinds, modalities and class names, without items.
-        items: how many examples there are; 0 where the package brings its own data.
-    """
-
-    header: DatasetManifest
-    items: int
-
-
 @stage(retried=True)
-def pin_dataset(run: Run, submission: TrainingCodeSubmission) -> PinnedData:
-    """The pinned data of `submission`, read from the store and verified. In the UI: item count, bytes, digest.
+def pin_dataset(run: Run, submission: TrainingCodeSubmission) -> DatasetManifest:
+    """The pinned data of `submission`, read from the store and verified: its kinds and class names, without items. In the UI: item count, bytes, digest.
 
     Retry: safe, nothing is changed.
 
@@ -41,28 +27,24 @@ def pin_dataset(run: Run, submission: TrainingCodeSubmission) -> PinnedData:
         InvalidDocumentError: it is no snapshot.
         StorageUnavailableError: the store does not answer.
     """
-    if submission.dataset_source_snapshot is None:
-        header = submission.script_dataset or _header_of(submission.task.task_kind)
+    reference = submission.dataset_source_snapshot
+    if reference is None:
+        assert submission.script_dataset is not None  # noqa: S101 - the contract asks for exactly one of the two
         show_table("data", [{"": "data", "value": "brought by the package"}], "The data that training reads")
-        return PinnedData(header, 0)
-    pinned = submission.dataset_source_snapshot.pinned()
+        return submission.script_dataset
+    pinned = reference.pinned()
     snapshot = run.installation.snapshots.load(pinned)
     show_table("data", _rows(snapshot, pinned.sha256), "The data that training reads")
-    return PinnedData(header_of(snapshot), len(snapshot.items))
+    return _header_of(snapshot)
 
 
-def header_of(snapshot: DatasetSnapshot) -> DatasetManifest:
-    """Everything of `snapshot` but its items."""
+def _header_of(snapshot: DatasetSnapshot) -> DatasetManifest:
     return DatasetManifest(
         task_kind=snapshot.task_kind,
         data_modalities=snapshot.data_modalities,
         annotation_kinds=snapshot.annotation_kinds,
         class_names=snapshot.class_names,
     )
-
-
-def _header_of(task_kind: str) -> DatasetManifest:
-    return DatasetManifest(task_kind=task_kind, data_modalities=("unspecified",))
 
 
 def _rows(snapshot: DatasetSnapshot, sha256: str) -> list[dict[str, object]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from contracts import admission
-from contracts.errors import ResultRefusedError, RuntimeFault
+from contracts.errors import RuntimeFault
 from runtime.execution import artifacts
 from tasks.showing import show_table
 from tasks.stage import stage
@@ -26,12 +26,13 @@ def verify_artifacts(run: Run, plan: Plan, completion: Completion, workspace: Wo
 
     Raises:
         ArtifactMissingError, ArtifactEmptyError, ArtifactOutsideError: a file is not what was declared.
+        WorkspaceLimitError: the files are larger than `max_workspace_bytes`.
         ResultRefusedError: the completion does not fit the package's `output_contract`.
     """
-    del run
+    max_bytes = run.installation.settings.max_workspace_bytes
     try:
         admission.admit_result(plan.manifest, plan.submission, completion, plan.dataset)
-        verified = artifacts.verify_artifacts(completion, workspace.output)
+        verified = artifacts.verify_artifacts(completion, workspace.output, max_bytes=max_bytes)
     except RuntimeFault as fault:
         _show_refusal(completion, fault)
         raise
@@ -71,5 +72,5 @@ def _show_refusal(completion: Completion, fault: RuntimeFault) -> None:
         }
         for index, artifact in enumerate(completion.artifacts)
     ]
-    rows.append({"path": "refused", "verdict": fault.message if isinstance(fault, ResultRefusedError) else str(fault)})
+    rows.append({"path": "refused", "verdict": fault.message})
     show_table("artifacts", rows, "What training left")

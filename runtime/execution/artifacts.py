@@ -19,7 +19,6 @@ from contracts.result import ResultArtifact
 from runtime.execution.verdict import size as readable_size
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from contracts.completion import Artifact, Completion
@@ -32,7 +31,6 @@ _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 def verify_artifacts(
     completion: Completion,
     output_dir: Path,
-    progress: Callable[[str, int], None] | None = None,
     *,
     max_bytes: int = DEFAULT_MAX_WORKSPACE_BYTES,
 ) -> tuple[ResultArtifact, ...]:
@@ -48,7 +46,6 @@ def verify_artifacts(
     Args:
         completion: what the package says.
         output_dir: its output folder.
-        progress: is told path and bytes of each file that was read.
         max_bytes: of all of them.
 
     Raises:
@@ -65,9 +62,6 @@ def verify_artifacts(
             verified.append(_verify(artifact, output_dir, room))
         except RuntimeFault as fault:
             faults.append(fault)
-        else:
-            if progress is not None:
-                progress(artifact.path, verified[-1].size_bytes)
     if faults:
         first = faults[0]
         first.context["artifacts"] = [{**fault.context, "message": fault.message} for fault in faults]

@@ -6,7 +6,6 @@ import json
 import math
 import os
 import subprocess
-import sys
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -181,8 +180,3 @@ def _visible_gpus(resources: Resources, environ: Mapping[str, str]) -> str:
     given = environ.get("CUDA_VISIBLE_DEVICES")
     known = [part.strip() for part in given.split(",")] if given else [str(index) for index in range(64)]
     return ",".join(known[: resources.gpu_count])
-
-
-def own_python() -> Path:
-    """The Python that runs this product, and its supervisors."""
-    return Path(sys.executable)

@@ -94,7 +94,7 @@ class PlainOutput:
         return tuple(line[:_TAIL_LINE_CHARACTERS] for line in lines[-_TAIL_LINES - 1 :] if line.strip())[-_TAIL_LINES:]
 
     def close(self) -> None:
-        """Afterwards the log is closed, and what was the last, unfinished line has been offered."""
+        """Afterwards the log is closed. A last line without an end is in it and in the tail; no listener got it."""
         os.close(self._log)
 
     def _offer(self, line: bytes) -> None:

@@ -23,6 +23,7 @@ import re
 import selectors
 import signal
 import subprocess
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -41,7 +42,7 @@ from contracts.errors import (
     WorkspaceLimitError,
 )
 from contracts.limits import THREADS_PER_PROCESS
-from runtime.execution.environment import SAFE_PATH_PYTHON, child_environment, own_python
+from runtime.execution.environment import SAFE_PATH_PYTHON, child_environment
 from runtime.execution.inputs import Inputs
 from runtime.execution.launch import InputEvidence, Launch, ProcessLimits, TrainingListener
 from runtime.execution.oom import kernel_oom_kills
@@ -167,7 +168,7 @@ class _Training:
         self._handles = contextlib.ExitStack()
         self._selector = self._handles.enter_context(selectors.DefaultSelector())
         self._reader = ProtocolReader(self._workspace.execution_id, max_events=limits.max_events)
-        self._output = PlainOutput(launch.output_log, limits.max_output_bytes, self._hear_output)
+        self._output = PlainOutput(launch.output_log, limits.max_output_bytes, listener.output)
         self._handles.callback(self._output.close)
         self._lock = lock
         self._supervisor: subprocess.Popen[bytes]
@@ -251,7 +252,7 @@ class _Training:
         theirs = (*descriptors, report, read_control)
         try:
             self._supervisor = subprocess.Popen(
-                [own_python(), "-I", "-S", _SUPERVISOR, str(report)],
+                [sys.executable, "-I", "-S", _SUPERVISOR, str(report)],
                 stdin=read_control,
                 stdout=subprocess.DEVNULL,
                 stderr=plain,  # a defect of the supervisor shows in the log
@@ -359,9 +360,6 @@ class _Training:
         except RuntimeFault as fault:
             self._deaf = True
             self._stop(fault, gently=False)
-
-    def _hear_output(self, line: str, left_out: int) -> None:
-        self._listener.output(line, left_out)
 
     def _hear_protocol(self, chunk: bytes) -> None:
         for message in self._reader.feed(chunk):

@@ -347,7 +347,11 @@ def run(order: dict[str, Any], channel: Channel) -> int:
         completion = json.loads(written.encode())  # half a surrogate pair is an error here
     except (TypeError, ValueError, RecursionError) as error:
         message = f"what train() returned cannot be written as JSON: {error}"
-        failure = {"kind": "wrong_return_value", "error_type": "dict", "message": printable(message)[:4000]}
+        failure = {
+            "kind": "wrong_return_value",
+            "error_type": "dict",
+            "message": printable(message)[:MESSAGE_CHARACTERS],
+        }
         channel.write("FAILURE", failure)
         return 1
     flush()

@@ -33,7 +33,6 @@ from runtime.execution.survivors import end_survivors
 # ruff: noqa: PTH208 - folders are listed through descriptors: their paths may be longer than a path can be
 
 DATASET_MANIFEST_NAME: Final = "dataset-manifest.json"
-DATASET_FOLDER: Final = "dataset"
 MODEL_INPUT_FOLDER: Final = "model-input"
 
 _PRIVATE: Final = ".private"

@@ -24,13 +24,6 @@ def test_size_and_digest_are_those_of_the_file(tmp_path) -> None:
     assert artifact.sha256 == hashlib.sha256(b"content" * 100_000).hexdigest()
 
 
-def test_progress_is_told_of_each_file(tmp_path) -> None:
-    (tmp_path / "a").write_bytes(b"123")
-    told = []
-    verify_artifacts(completion("a"), tmp_path, lambda path, size: told.append((path, size)))
-    assert told == [("a", 3)]
-
-
 def test_a_missing_file_is_named(tmp_path) -> None:
     with pytest.raises(ArtifactMissingError, match=r"artifact report\.json is not there"):
         verify_artifacts(completion("report.json"), tmp_path)
