@@ -53,10 +53,10 @@ format: $(VENV)/.ready-dev ## let ruff rewrite what it can
 	$(BIN)/ruff format .
 
 test: $(VENV)/.ready-dev ## all tests that need no cluster
-	$(BIN)/python -m pytest -m "not crash" --require-every-code
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not crash" --require-every-code --durations=25
 
 test-fast: $(VENV)/.ready-dev ## what needs no service, in under a minute
-	$(BIN)/python -m pytest -n 2 -q -m "not service and not crash"
+	$(BIN)/python -m pytest -n 2 -q -m "not service and not crash" tests/unit
 
 test-crash: $(VENV)/.ready-dev ## kill every process in every stage
 	$(BIN)/python -m pytest -m crash
