@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from contracts.errors import CancelledError, RuntimeFault
 from contracts.result import ResultError, TrainingResult
 from runtime.execution.workspace import Workspace
+from runtime.ledger import ATTEMPT_LOST
 from tasks.persist_artifacts import succeeded_result
 from tasks.showing import escape, readable_size, show_markdown
 from tasks.stage import stage
@@ -87,6 +88,7 @@ def write_end(installation: Installation, execution_id: str, outcome: Outcome) -
     Raises:
         ConflictError, LedgerUnavailableError: as the stage.
     """
+    _end_open_attempts(installation, execution_id, outcome)
     installation.ledger.finish(
         execution_id,
         state=outcome.state,
@@ -98,6 +100,20 @@ def write_end(installation: Installation, execution_id: str, outcome: Outcome) -
     removed = _remove_workspaces(installation.settings.workspace_root, execution_id)
     installation.ledger.set_workspace_cleaned(execution_id, removed.complete)
     return installation.ledger.get(execution_id), removed
+
+
+def _end_open_attempts(installation: Installation, execution_id: str, outcome: Outcome) -> None:
+    """An attempt that was interrupted from outside could not record its own end: it ended as the execution does."""
+    for attempt in installation.ledger.attempts(execution_id):
+        if attempt.ended_at is None:
+            installation.ledger.end_attempt(
+                execution_id,
+                attempt.number,
+                outcome=ATTEMPT_LOST if outcome.error is None else outcome.error.code,
+                record={},
+                paid_seconds=0.0,
+                training_finished=False,
+            )
 
 
 @dataclass(slots=True)

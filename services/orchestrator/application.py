@@ -68,7 +68,7 @@ def apply(settings: Settings, *, dry_run: bool = False) -> tuple[Difference, ...
     An installation with an S3 store and no server needs the buckets alone.
 
     Args:
-        settings: what the blocks are filled with where the server has none; an operator's own block is left as it is.
+        settings: name the pools and the buckets. Blocks start empty, so that applying switches nothing on.
         dry_run: only say what would be done.
 
     Returns:
@@ -124,27 +124,21 @@ def _everything(client: SyncPrefectClient, settings: Settings) -> Iterator[_Want
     import yaml
 
     described = yaml.safe_load((ROOT / "prefect.yaml").read_text(encoding="utf-8"))["deployments"]
+    training = next(one for one in described if one["name"] == "cpu")
+    if settings.cpu_pool is not None:
+        training["work_pool"] = {"name": settings.cpu_pool}
     if settings.gpu_pool is not None:
-        described.append(_gpu_deployment(described, settings.gpu_pool))
+        said = training["description"].replace("without GPU", "with GPUs")
+        described.append({**training, "name": "gpu", "description": said, "work_pool": {"name": settings.gpu_pool}})
     pools = dict.fromkeys(deployment["work_pool"]["name"] for deployment in described)
     for pool in pools:
         yield _work_pool(client, pool)
-    yield from _blocks(client, settings)
+    yield from _blocks(client)
     for deployment in described:
         yield _deployment(client, deployment)
     automations = ROOT / "deployments" / "automations.yaml"
     for automation in yaml.safe_load(automations.read_text(encoding="utf-8")):
         yield _automation(client, automation)
-
-
-def _gpu_deployment(described: list[dict[str, Any]], pool: str) -> dict[str, Any]:
-    cpu = next(one for one in described if one["name"] == "cpu")
-    return {
-        **cpu,
-        "name": "gpu",
-        "description": cpu["description"].replace("without GPU", "with GPUs"),
-        "work_pool": {"name": pool},
-    }
 
 
 def _patiently(write: Callable[[], object]) -> None:
@@ -183,7 +177,7 @@ def _work_pool(client: SyncPrefectClient, name: str) -> _Wanted:
 # --- blocks ----------------------------------------------------------------------------------------------------------
 
 
-def _blocks(client: SyncPrefectClient, settings: Settings) -> Iterator[_Wanted]:
+def _blocks(client: SyncPrefectClient) -> Iterator[_Wanted]:
     """The two block types, so that an operator can fill them in; the documents start empty and change nothing."""
     from prefect.exceptions import ObjectNotFound
 
@@ -191,8 +185,7 @@ def _blocks(client: SyncPrefectClient, settings: Settings) -> Iterator[_Wanted]:
     from blocks.execution_policy import ExecutionPolicy
     from blocks.object_store import ObjectStore
 
-    policy = ExecutionPolicy(execution_enabled=settings.execution_enabled, runtime_ids=list(settings.runtime_ids))
-    for block in (policy, ObjectStore()):
+    for block in (ExecutionPolicy(), ObjectStore()):
         slug = block.get_block_type_slug()
         name = f"{slug}/{BLOCK_NAME}"
         try:

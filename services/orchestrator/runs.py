@@ -110,7 +110,7 @@ def _server(settings: Settings) -> Iterator[str | None]:
 
 
 def _import_flows() -> None:
-    import flows.execute_training  # noqa: F401
+    import flows.execute_training  # noqa: F401 - for what importing costs
 
 
 def _deliver_logs() -> None:

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from runtime.settings import Settings
-    from services.orchestrator.application import Difference
 
 PORT: Final = 4200
 CONTROL_POOL: Final = "mtr-control"
@@ -32,14 +31,12 @@ class Stack:
     Attributes:
         server: the Prefect server.
         workers: one for each pool that this machine serves.
-        applied: what was brought to the server.
     """
 
     def __init__(self, settings: Settings, server: PrefectServer, environment: Mapping[str, str]) -> None:
         self.settings, self.server = settings, server
         self.environment = dict(environment)
         self.workers: list[Guarded] = []
-        self.applied: tuple[Difference, ...] = ()
 
     @classmethod
     def start(
@@ -72,7 +69,7 @@ class Stack:
         try:
             server.wait()
             with stack.as_client():
-                stack.applied = apply(settings)
+                apply(settings)
             for pool in stack.pools():
                 stack.workers.append(stack.start_worker(pool))
         except BaseException:

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import ArtifactFilter, FlowRunFilter, TaskRunFilter
 from prefect.deployments import run_deployment
+from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
 from prefect.states import Cancelling
 
 from runtime.installation import Installation
 from runtime.requests import find_data, packed
 from services.orchestrator import Stack
+from tasks.run import Host, hosted
 from tests.assets.executions import PACKAGE, Site, doomed_by, settings_at, write_images
 
 if TYPE_CHECKING:
@@ -23,7 +25,8 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from prefect.client.orchestration import SyncPrefectClient
-    from prefect.client.schemas.objects import Artifact, FlowRun
+    from prefect.client.schemas.objects import Artifact, FlowRun, State
+    from prefect.flows import Flow
 
 POOL = "mtr-cpu"
 
@@ -55,6 +58,18 @@ class PrefectStack:
 
     def stop(self) -> None:
         self.stack.stop()
+
+    def here(self, flow: Flow, **parameters: Any) -> State:
+        """How `flow` ends in this very process, on the stack's server and in its installation, training here too."""
+        settings = self.site.settings.model_copy(update={"cpu_pool": None})
+        quiet = {PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}  # joining its thread takes a second a flow
+        with (
+            Installation.open(settings) as installation,
+            self.stack.as_client(),
+            temporary_settings(quiet),
+            hosted(Host(installation)),
+        ):
+            return flow(**parameters, return_state=True)
 
     def begin(self, deployment: str, **parameters: Any) -> FlowRun:
         """A run of `deployment`, started as the UI's form starts it."""

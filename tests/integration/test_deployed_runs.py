@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import time
@@ -13,16 +12,13 @@ from prefect.client.schemas.actions import DeploymentUpdate
 
 from blocks.configuration import BLOCK_NAME
 from blocks.execution_policy import ExecutionPolicy
-from contracts.base import validate
-from contracts.submission import TrainingCodeSubmission
 from runtime.installation import Installation
 from services import orchestrator
 from tasks.stage import STAGES
-from tests.assets.executions import PACKAGE, processes_with, trainings_of, write_images
+from tests.assets.executions import processes_with, trainings_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from prefect.client.schemas.objects import FlowRun
 
@@ -92,32 +88,6 @@ def test_what_the_package_printed_is_in_the_store(prefect_stack: PrefectStack, f
         assert installation.store.read_small("default", key, max_bytes=1000) == b"epoch 1\nepoch 2\nepoch 3\n"
 
 
-def test_a_key_alone_is_the_newest_version(prefect_stack: PrefectStack, package: str) -> None:
-    run = prefect_stack.run(FORM, package=package.partition("@")[0], data="images", parameters={"epochs": 1}, cpus=1)
-    assert run.name == "quick 1.0.0 on images"
-    assert run.state.is_completed(), run.state.message
-
-
-@pytest.mark.parametrize(
-    ("asked", "name", "message"),
-    [
-        ({"data": "trucks"}, "NotFound", 'no data set "trucks"; there are: '),
-        ({"package": "fast"}, "NotFound", "no package 'fast' is registered; there are: quick"),
-        ({"parameters": {"epochs": "many"}}, "AdmissionRefused", "parameters.epochs is 'many', must be an integer"),
-        ({"memory": "much"}, "Usage", "--memory 'much' is not a size"),
-        ({"data": ""}, "Usage", "quick 1.0.0 trains on a data set and none was given"),
-    ],
-)
-def test_a_wrong_field_is_refused_by_name(
-    prefect_stack: PrefectStack, package: str, asked: dict[str, object], name: str, message: str
-) -> None:
-    run = prefect_stack.run(FORM, **{"package": package, "data": "images", "parameters": {}, **asked})
-
-    assert run.state.name == name
-    assert message in run.state.message
-    assert "refused" in prefect_stack.artifacts(run)
-
-
 def test_a_package_that_raises_names_the_state_of_both_runs(prefect_stack: PrefectStack, package: str) -> None:
     run = prefect_stack.run(FORM, package=package, data="images", parameters={"fail": "no luck", "epochs": 1})
 
@@ -128,12 +98,6 @@ def test_a_package_that_raises_names_the_state_of_both_runs(prefect_stack: Prefe
     assert (execution.state, execution.stage) == ("failed", "publish_outcome")
     assert execution.result["error"]["stage"] == "train"
     assert execution.workspace_cleaned is True
-
-
-def test_what_a_package_did_is_not_tried_again(prefect_stack: PrefectStack, package: str) -> None:
-    run = prefect_stack.run(FORM, package=package, data="images", parameters={"fail": "no luck", "epochs": 1})
-    with Installation.open(prefect_stack.site.settings) as installation:
-        assert [one.outcome for one in installation.ledger.attempts(str(run.id))] == ["package_raised"]
 
 
 def test_a_run_cancelled_in_prefect_is_cancelled_in_the_ledger(prefect_stack: PrefectStack, package: str) -> None:
@@ -147,6 +111,8 @@ def test_a_run_cancelled_in_prefect_is_cancelled_in_the_ledger(prefect_stack: Pr
     assert ended.state.is_cancelled(), ended.state
     execution = prefect_stack.site.execution(str(run.id))
     assert (execution.state, execution.workspace_cleaned) == ("cancelled", True)
+    with Installation.open(prefect_stack.site.settings) as installation:
+        assert [one.outcome for one in installation.ledger.attempts(str(run.id))] == ["cancelled"]
     assert trainings_of(str(run.id)) == []
 
 
@@ -164,19 +130,6 @@ def test_an_execution_cancelled_from_the_command_line_ends_its_runs(prefect_stac
     assert child.state.is_cancelled()
     assert prefect_stack.site.execution(str(run.id)).state == "cancelled"
     assert trainings_of(str(run.id)) == []
-
-
-def test_an_execution_that_a_process_works_on_is_busy_for_another(prefect_stack: PrefectStack, package: str) -> None:
-    run = prefect_stack.begin(FORM, package=package, data="images", parameters={"epochs": 60, "pause_seconds": 0.5})
-    wait_for_training(prefect_stack, str(run.id))
-    with Installation.open(prefect_stack.site.settings) as installation:
-        submission = installation.ledger.get(str(run.id)).submission
-    second = prefect_stack.site.submit(validate(TrainingCodeSubmission, submission))
-    prefect_stack.cancel_in_prefect(run)
-    prefect_stack.end(run)
-
-    assert second.returncode == 5
-    assert json.loads(second.stdout)["error"]["code"] == "execution_busy"
 
 
 def test_an_accepted_execution_is_carried_out_by_a_worker_once(prefect_stack: PrefectStack) -> None:
@@ -218,20 +171,6 @@ def test_a_block_changed_in_the_ui_holds_for_the_next_run(prefect_stack: Prefect
     run = prefect_stack.run(FORM, package=package, data="images")
     assert run.state.name == "PolicyRefused"
     assert "model-training-runtime.execution.enabled is false" in run.state.message
-
-
-def test_packages_and_data_are_registered_from_their_forms(prefect_stack: PrefectStack, tmp_path: Path) -> None:
-    registered = prefect_stack.run("register-package/form", path=str(PACKAGE))
-    pinned = prefect_stack.run("pin-dataset/form", source=str(write_images(tmp_path / "more", count=2)), name="more")
-
-    assert registered.state.is_completed(), registered.state.message
-    assert registered.state.message.startswith("quick 1.0.0 ")
-    assert pinned.state.message.startswith("4 items, more = ")
-
-
-def test_a_path_that_the_worker_does_not_see_is_refused(prefect_stack: PrefectStack) -> None:
-    run = prefect_stack.run("register-model-package/form", path="/nowhere/model.zip")
-    assert (run.state.name, "Prefect cannot upload" in run.state.message) == ("NotFound", True)
 
 
 def test_applying_again_changes_nothing(prefect_stack: PrefectStack) -> None:
