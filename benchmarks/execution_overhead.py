@@ -1,6 +1,6 @@
 """What an execution costs beside the training itself: `mtr run` against the bare child process that does the same work.
 
-Run with `python -m benchmarks.execution_overhead`. The package is `examples/script_managed` with one epoch: it imports numpy
+Run with `python -m benchmarks execution_overhead`. The package is `examples/script_managed` with one epoch: it imports numpy
 and onnx, trains for milliseconds and writes a model, so nearly all of an execution is ours. Three ways, in turns:
 
 - bare: `python -P -c` that imports the package's entry module and calls `train`;
@@ -92,8 +92,3 @@ def _mtr_run(environment: dict[str, str]) -> dict[str, float]:
     if document.get("state") != "succeeded":
         raise RuntimeError(f"mtr run did not succeed: {ended.stdout.decode()} {ended.stderr.decode()}")
     return {"command": seconds, "stages": sum(document["timings"].values())}
-
-
-if __name__ == "__main__":
-    for name, value in measure().items():
-        print(f"{name:40} {value:10.2f}")

@@ -1,6 +1,6 @@
 """What validation adds to parsing: a source manifest of 10 000 items, against orjson on the same bytes.
 
-Run with `python -m benchmarks.manifest_validation`. The goal is a ratio of at most 3.
+Run with `python -m benchmarks manifest_validation`. The goal is a ratio of at most 3.
 """
 
 from __future__ import annotations
@@ -81,8 +81,3 @@ def measure() -> dict[str, float]:
 def _ratio(taken: list[float], floor: list[float]) -> float:
     """The median over rounds: what else the machine does in a round slows both."""
     return statistics.median(one / other for one, other in zip(taken, floor, strict=True))
-
-
-if __name__ == "__main__":
-    for name, value in measure().items():
-        print(f"{name:40} {value:10.2f}")

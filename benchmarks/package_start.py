@@ -1,6 +1,6 @@
 """Starting a package: from the launch to its first line, against a bare `python -c pass` plus its own imports.
 
-Run with `python -m benchmarks.package_start`. The goal is a ratio of at most 2, for a package with numpy's imports.
+Run with `python -m benchmarks package_start`. The goal is a ratio of at most 2, for a package with numpy's imports.
 """
 
 from __future__ import annotations
@@ -77,8 +77,3 @@ def measure() -> dict[str, float]:
         "ratio_not_isolated": median["none_to_imported_ms"] / median["bare_imports_ms"],
         "goal_ratio": GOAL_RATIO,
     }
-
-
-if __name__ == "__main__":
-    for name, value in measure().items():
-        print(f"{name:28} {value:8.2f}")

@@ -1,6 +1,6 @@
 """Reading what a training process says: typed lines a second, against a child that prints as fast as it can.
 
-Run with `python -m benchmarks.protocol`. The goal is 0.3 million metric lines a second, twice what a child can print.
+Run with `python -m benchmarks protocol`. The goal is 0.3 million metric lines a second, twice what a child can print.
 """
 
 from __future__ import annotations
@@ -87,8 +87,3 @@ def measure() -> dict[str, float]:
         "floor_protocol": FLOOR_MILLIONS,
         **{f"peer_{name}_million_lines_per_s": value for name, value in millions.items()},
     }
-
-
-if __name__ == "__main__":
-    for name, value in measure().items():
-        print(f"{name:40} {value:8.3f}")

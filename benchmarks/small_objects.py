@@ -21,6 +21,7 @@ from botocore.config import Config
 from benchmarks._objects import best, curl_parallel, far_server, fill, folder, s3, seconds
 from contracts.limits import KIB, MIB
 from contracts.references import Pinned
+from runtime.store.backend import LOGICAL_BUCKETS
 from runtime.store.objects import ObjectStore
 from runtime.store.parallel import FAR_THREADS, for_each
 from runtime.store.s3 import S3Settings
@@ -188,7 +189,7 @@ def _streamed(root: Path, settings: S3Settings, store: ObjectStore) -> dict[str,
 
 def _far(root: Path) -> dict[str, float]:
     with far_server(SMALL_BYTES, FAR_DELAY_SECONDS) as endpoint:
-        store = ObjectStore.s3(S3Settings(endpoint, "a", "b", "us-east-1", dict.fromkeys(_BUCKETS, "far")))
+        store = ObjectStore.s3(S3Settings(endpoint, "a", "b", "us-east-1", dict.fromkeys(LOGICAL_BUCKETS, "far")))
         sha256 = hashlib.sha256(bytes(SMALL_BYTES)).hexdigest()
         pins = [Pinned("datasets", f"objects/{index}", sha256, SMALL_BYTES) for index in range(FAR_COUNT)]
         target = root / "far"
@@ -207,12 +208,9 @@ def _far(root: Path) -> dict[str, float]:
     }
 
 
-_BUCKETS = ("default", "datasets", "models", "annotations")
-
-
 def _read_large(endpoint: str, bucket: str, sha256: str) -> None:
     """In a process of its own: seconds, and megabytes of memory above what it had before."""
-    settings = S3Settings(endpoint, ACCESS_KEY, SECRET_KEY, REGION, dict.fromkeys(_BUCKETS, bucket))
+    settings = S3Settings(endpoint, ACCESS_KEY, SECRET_KEY, REGION, dict.fromkeys(LOGICAL_BUCKETS, bucket))
     store = ObjectStore.s3(settings)
     store.exists("models", "large")
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
