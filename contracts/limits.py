@@ -99,14 +99,14 @@ DEFAULT_CACHE_MAX_BYTES: Final = 100 * GIB
 """The cache of dataset objects, packages and models; what an execution uses is never removed for it."""
 DEFAULT_MAX_ATTEMPTS: Final = 3
 """Attempts of one execution when the machine fails it; a fault that strikes three times is not chance."""
+MAX_SETTINGS_BYTES: Final = 1 * MIB
+"""`mtr.toml`, or a data set's `data.yaml`, read whole."""
 
 # The ledger.
 LEDGER_BUSY_SECONDS: Final = 30.0
 """How long a writer waits for another's transaction; ours take milliseconds."""
 CLAIM_EXPIRY_SECONDS: Final = 90.0
 """An owner on another machine that has been silent for so long has lost its execution; it reports every 15 s."""
-MAX_SETTINGS_BYTES: Final = 1 * MIB
-"""`mtr.toml`, read whole."""
 
 # ONNX files, opened in a process of their own.
 MAX_ONNX_BYTES: Final = 2 * GIB - 1

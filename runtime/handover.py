@@ -130,11 +130,6 @@ class AttemptEnd:
     timings: dict[str, float] = field(default_factory=dict)
     dataset: dict[str, Any] = field(default_factory=dict)
 
-    @property
-    def succeeded(self) -> bool:
-        """Whether the attempt left verified, stored artifacts."""
-        return self.error is None
-
     def fault(self) -> RuntimeFault | None:
         """The typed error, if it failed."""
         return None if self.error is None else fault_from_document(self.error)

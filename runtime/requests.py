@@ -24,7 +24,7 @@ import psutil
 
 from contracts import strict_json
 from contracts.admission import admit_execution, admit_policy
-from contracts.base import validate
+from contracts.base import PACKAGE_KEY_PATTERN, SHA256_PATTERN, validate
 from contracts.dataset import DatasetSourceManifest
 from contracts.errors import InvalidDocumentError, NotFoundError, UsageError
 from contracts.limits import GIB, KIB, MAX_GIVEN_DOCUMENT_BYTES, MIB
@@ -70,8 +70,8 @@ _OPTIONS: Final = {
 """What a person calls each field of a submission's `resources`."""
 
 _QUANTITY: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", re.ASCII)
-_SHA256: Final = re.compile(r"[0-9a-f]{64}")
-_VERSIONED: Final = re.compile(r"([a-z][a-z0-9_-]{0,127})@(.+)")
+_SHA256: Final = re.compile(SHA256_PATTERN)
+_VERSIONED: Final = re.compile(rf"({PACKAGE_KEY_PATTERN[1:-1]})@(.+)")
 _MODEL_VERSION: Final = re.compile(r"v?(\d{1,18})", re.ASCII)
 """As many digits as every database's whole numbers hold."""
 
@@ -85,7 +85,7 @@ def read_size(text: str, option: str) -> int:
     Raises:
         UsageError: it is no size, or not above zero; the message names `option`.
     """
-    return _read_quantity(text, option, {**_SIZE_UNITS}, str.upper, "a size such as 8GiB, 512MiB or 2GB")
+    return _read_quantity(text, option, _SIZE_UNITS, str.upper, "a size such as 8GiB, 512MiB or 2GB")
 
 
 def read_duration(text: str, option: str) -> int:

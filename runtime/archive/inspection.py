@@ -37,17 +37,6 @@ if TYPE_CHECKING:
     from runtime.archive.source import ArchiveSource
     from runtime.archive.structure import Member
 
-__all__ = [
-    "ArchiveKind",
-    "ArchiveLimits",
-    "ArchiveReport",
-    "ModelPackageArchive",
-    "PackageArchive",
-    "find_kind",
-    "inspect_model_package",
-    "inspect_package",
-]
-
 ArchiveKind = Literal["training_code_package", "training_model_package"]
 """As the inspection endpoints name them."""
 

@@ -44,7 +44,6 @@ from contracts.errors import (
 from contracts.limits import THREADS_PER_PROCESS
 from runtime.execution.environment import SAFE_PATH_PYTHON, child_environment
 from runtime.execution.inputs import Inputs
-from runtime.execution.launch import InputEvidence, Launch, ProcessLimits, TrainingListener
 from runtime.execution.oom import kernel_oom_kills
 from runtime.execution.output import PlainOutput
 from runtime.execution.protocol import Completed, Event, Phase, Plain, ProtocolReader, Started
@@ -56,9 +55,8 @@ from runtime.execution.view import RUNNER, view_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from runtime.execution.launch import Launch, ProcessLimits, TrainingListener
     from runtime.execution.workspace import Workspace
-
-__all__ = ["InputEvidence", "Launch", "ProcessLimits", "ProcessRecord", "TrainingEnd", "TrainingListener", "train"]
 
 _SUPERVISOR: Final = Path(__file__).with_name("supervisor.py")
 _FEATURES: Final = ("network", "filesystem", "processes")

@@ -60,9 +60,9 @@ def examine(path: Path) -> dict[str, Any]:
         Refusal: the first step that the model did not pass.
     """
     # Here and not above: nothing large is imported before the process is confined.
-    import google.protobuf.message  # type: ignore[import-untyped]  # noqa: PLC0415
-    import onnx  # noqa: PLC0415
-    import onnxruntime  # noqa: PLC0415
+    import google.protobuf.message  # type: ignore[import-untyped]  # noqa: PLC0415 - see above
+    import onnx  # noqa: PLC0415 - see above
+    import onnxruntime  # noqa: PLC0415 - see above
 
     try:  # 1
         model = onnx.load_model(path, format="protobuf", load_external_data=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
+from contracts.base import SHA256_PATTERN
 from contracts.errors import AdmissionError, NotFoundError
 
 if TYPE_CHECKING:
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from runtime.registry.snapshots import PinnedSnapshot, Snapshots
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
-_DIGEST: Final = re.compile(r"[0-9a-f]{64}")
+_DIGEST: Final = re.compile(SHA256_PATTERN)
 _SHOWN_NAMES: Final = 20
 
 

@@ -8,7 +8,7 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from contracts.base import validate
+from contracts.base import SHA256_PATTERN, validate
 from contracts.dataset import DatasetSnapshot
 from contracts.errors import DigestMismatchError, NotFoundError, ObjectMissingError, RuntimeFault
 from contracts.limits import MAX_SNAPSHOT_BYTES
@@ -28,7 +28,7 @@ BUCKET: Final = "default"
 PREFIX: Final = "training-code-runtime/dataset-snapshots/"
 
 _NAMED_AT_MOST: Final = 20  # in a message; the context holds all
-_SHA256: Final = re.compile(r"[0-9a-f]{64}\Z")
+_SHA256: Final = re.compile(SHA256_PATTERN)
 
 Address = tuple[str, str]
 """Bucket and key."""
@@ -170,7 +170,7 @@ class Snapshots:
             NotFoundError: there is none.
             DigestMismatchError: its stored bytes were overwritten.
         """
-        if not _SHA256.match(sha256):
+        if not _SHA256.fullmatch(sha256):
             raise _no_snapshot(sha256[:80])
         try:
             stored = _stored_at(sha256, self._store.stat(BUCKET, f"{PREFIX}{sha256}.json").size_bytes)
@@ -192,7 +192,7 @@ class Snapshots:
         found = [
             _stored_at(name, stat.size_bytes)
             for key, stat in self._store.list_stats(BUCKET, PREFIX)
-            if _SHA256.match(name := key.removeprefix(PREFIX).removesuffix(".json"))
+            if _SHA256.fullmatch(name := key.removeprefix(PREFIX).removesuffix(".json"))
         ]
         return tuple(sorted(found, key=lambda stored: stored.sha256))
 

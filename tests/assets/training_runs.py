@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Any
 from contracts.base import validate
 from contracts.execution import ExecutionRequest
 from runtime.execution.environment import inspect_python
-from runtime.execution.process import Launch, ProcessLimits, TrainingEnd, train
+from runtime.execution.launch import Launch, ProcessLimits
+from runtime.execution.process import train
 from runtime.execution.workspace import Workspace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from runtime.execution.protocol import Event
+    from runtime.execution.record import TrainingEnd
 
 ITEMS = 3
 

@@ -14,7 +14,8 @@ import pytest
 
 from contracts.errors import ArchiveRejectedError, ArchiveTooLargeError, InvalidDocumentError
 from runtime.archive.extraction import extract
-from runtime.archive.inspection import ArchiveLimits, find_kind, inspect_model_package, inspect_package
+from runtime.archive.inspection import find_kind, inspect_model_package, inspect_package
+from runtime.archive.limits import ArchiveLimits
 from tests.assets.hostile_zips import (
     CODE,
     DEFLATED,

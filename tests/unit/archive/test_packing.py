@@ -11,7 +11,8 @@ import pytest
 
 from contracts.errors import ArchiveRejectedError, ArchiveTooLargeError, NotFoundError, WorkspaceLimitError
 from runtime.archive import packing
-from runtime.archive.inspection import ArchiveLimits, inspect_package
+from runtime.archive.inspection import inspect_package
+from runtime.archive.limits import ArchiveLimits
 from runtime.archive.packing import pack_folder
 from tests.assets.hostile_zips import CODE, MANIFEST
 

@@ -107,7 +107,7 @@ STORE_AWAY = StorageUnavailableError("no answer", hint="Repeat.")
 
 def test_a_success_is_one_attempt(ending) -> None:
     bench = ending(None)
-    assert bench.train().succeeded
+    assert bench.train().fault() is None
     assert bench.outcomes() == ["succeeded"]
 
 
@@ -175,7 +175,7 @@ def test_an_end_that_an_earlier_process_left_decides(ending) -> None:
     bench = ending()
     bench.installation.ledger.begin_attempt(bench.execution_id)
     bench.end(1)
-    assert bench.train().succeeded
+    assert bench.train().fault() is None
     assert bench.outcomes() == ["succeeded"]
 
 
