@@ -3,8 +3,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 import uuid
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,6 +16,9 @@ from contracts.errors import InternalError
 from runtime.execution.record import ProcessRecord, TrainingEnd
 from runtime.execution.survivors import TOKEN_NAME, find_survivors, token_of
 from runtime.execution.workspace import Workspace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 EXECUTION = "5b9e3c1e-0000-4000-8000-000000000001"
 
@@ -74,7 +79,15 @@ def test_folders_deeper_than_a_path_can_be_are_removed(workspace) -> None:
     assert list(workspace.root.iterdir()) == []
 
 
-def test_locked_folders_are_removed_also_by_a_user_without_privileges(tmp_path) -> None:
+@pytest.fixture
+def everybody_s() -> Iterator[Path]:
+    """A folder that any user reaches: those above `tmp_path` are the test user's alone."""
+    with tempfile.TemporaryDirectory(prefix="mtr-everybody-") as name:
+        Path(name).chmod(0o777)
+        yield Path(name)
+
+
+def test_locked_folders_are_removed_also_by_a_user_without_privileges(everybody_s) -> None:
     # In a user namespace of its own the user has no right over files but their owner's.
     source = f"""
 import os, sys
@@ -82,7 +95,7 @@ from pathlib import Path
 from runtime.execution.workspace import Workspace
 if os.getuid() == 0:
     os.setgid(65534), os.setuid(65534)
-root = Path({str(tmp_path / "theirs")!r})
+root = Path({str(everybody_s)!r})
 workspace = Workspace.create(root, {EXECUTION!r}, 1)
 inner = workspace.output / "a" / "b"
 inner.mkdir(parents=True)
@@ -92,10 +105,6 @@ for folder in (inner, inner.parent, workspace.output):
 workspace.remove()
 print(list(root.iterdir()))
 """
-    (tmp_path / "theirs").mkdir(mode=0o777)
-    for folder in (tmp_path, *tmp_path.parents[:2], tmp_path / "theirs"):
-        if folder.owner() == "root" or folder == tmp_path / "theirs":
-            folder.chmod(0o777)
     done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("[]\n", "")
 
