@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from contracts.errors import DigestMismatchError
 from runtime.archive.inspection import inspect_package
-from tasks.showing import readable_size, show_markdown
+from runtime.sizes import readable_size
+from tasks.showing import show_markdown
 from tasks.stage import stage
 
 if TYPE_CHECKING:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Final
 
 from runtime.execution.journal import plain_text
 from runtime.execution.protocol import Checkpoint, Log, Metric, Phase
+from runtime.sizes import readable_size
 from tasks.curve import draw_curves
-from tasks.showing import PROGRESS_SECONDS, escape, readable_size, show_markdown, update
+from tasks.showing import PROGRESS_SECONDS, escape, show_markdown, update
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -18,7 +18,8 @@ from runtime.execution.launch import Launch
 from runtime.execution.view import hidden_places
 from runtime.execution.workspace import DATASET_MANIFEST_NAME, MODEL_INPUT_FOLDER, Workspace
 from runtime.materialization.layout import DATASET_FOLDER
-from tasks.showing import readable_size, show_table, update_progress
+from runtime.sizes import readable_size
+from tasks.showing import show_table, update_progress
 from tasks.stage import stage
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ from contracts.references import Pinned
 from contracts.result import TrainingResult
 from contracts.strict_json import dump_canonical
 from runtime.handover import BUCKET, artifact_place, output_key
-from tasks.showing import escape, readable_size, show_markdown
+from runtime.sizes import readable_size
+from tasks.showing import escape, show_markdown
 from tasks.stage import stage
 
 if TYPE_CHECKING:

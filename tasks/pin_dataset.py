@@ -6,7 +6,8 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from contracts.dataset import DatasetManifest
-from tasks.showing import readable_size, show_table
+from runtime.sizes import readable_size
+from tasks.showing import show_table
 from tasks.stage import stage
 
 if TYPE_CHECKING:

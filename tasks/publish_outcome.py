@@ -9,8 +9,9 @@ from contracts.errors import CancelledError, RuntimeFault
 from contracts.result import ResultError, TrainingResult
 from runtime.execution.workspace import Workspace
 from runtime.ledger import ATTEMPT_LOST
+from runtime.sizes import readable_size
 from tasks.persist_artifacts import succeeded_result
-from tasks.showing import escape, readable_size, show_markdown
+from tasks.showing import escape, show_markdown
 from tasks.stage import stage
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ from contracts.errors import InvalidDocumentError
 from contracts.objects import PinnedReference
 from runtime.onnx.inspection import inspect_model
 from runtime.provenance import Lineage
-from tasks.showing import escape, readable_size, show_markdown
+from runtime.sizes import readable_size
+from tasks.showing import escape, show_markdown
 from tasks.stage import stage
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from contracts.errors import NotFoundError
 from runtime.requests import FoundData, archive_name, find_data, packed
-from tasks.showing import readable_size, show_table
+from runtime.sizes import readable_size
+from tasks.showing import show_table
 from tasks.stage import step
 
 if TYPE_CHECKING:

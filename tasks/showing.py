@@ -73,14 +73,6 @@ def _bounded(text: str) -> str:
     return text if len(text) <= MAX_ARTIFACT_CHARACTERS else text[: MAX_ARTIFACT_CHARACTERS - len(_CUT)] + _CUT
 
 
-def readable_size(size_bytes: float) -> str:
-    """A size as people read it."""
-    for unit, factor in (("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024)):
-        if size_bytes >= factor:
-            return f"{size_bytes / factor:.1f} {unit}"
-    return f"{size_bytes:.0f} B"
-
-
 def escape(text: object) -> str:
     """`text` for a cell of a Markdown table."""
     return str(text).replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ").replace("<", "&lt;")

@@ -8,7 +8,8 @@ from contracts.admission import admit_policy
 from contracts.base import validate
 from contracts.submission import TrainingCodeSubmission
 from runtime.registry.models import check_model_name
-from tasks.showing import readable_size, show_table
+from runtime.sizes import readable_size
+from tasks.showing import show_table
 from tasks.stage import stage
 
 if TYPE_CHECKING:

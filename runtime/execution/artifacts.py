@@ -16,7 +16,7 @@ from contracts.errors import (
 )
 from contracts.limits import CHUNK_BYTES, DEFAULT_MAX_WORKSPACE_BYTES
 from contracts.result import ResultArtifact
-from runtime.execution.verdict import size as readable_size
+from runtime.sizes import readable_size
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,7 @@ from contracts.errors import OutputLimitError, WorkspaceLimitError
 from contracts.limits import JOURNAL_OUTPUT_BURST, JOURNAL_OUTPUT_LINES_PER_SECOND, KIB
 from runtime.execution.journal import plain_text
 from runtime.execution.protocol import PREFIX, forged
-from runtime.execution.verdict import size
+from runtime.sizes import readable_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,7 +55,7 @@ class PlainOutput:
         self.keep(chunk[: len(chunk) - max(0, self.bytes - self._most)])
         if self.bytes > self._most:
             raise OutputLimitError(
-                f"the package printed more than {size(self._most)}",
+                f"the package printed more than {readable_size(self._most)}",
                 hint="Print less, once an epoch rather than once a batch, or raise max_output_bytes.",
                 context={"most": self._most},
             )

@@ -27,7 +27,8 @@ from contracts.errors import (
     WorkspaceLostError,
     WrongReturnValueError,
 )
-from contracts.limits import GIB, KIB, MIB
+from contracts.limits import GIB
+from runtime.sizes import readable_size
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -120,18 +121,18 @@ def _over_limit(evidence: Evidence) -> RuntimeFault:
     kind, measured, most = (evidence.limit[name] for name in ("limit", "measured", "most"))
     context = {"limit": kind, "measured": measured, "most": most}
     if kind == "memory":
-        return _out_of_memory(f"the package's processes reached {size(measured)} of memory", evidence)
+        return _out_of_memory(f"the package's processes reached {readable_size(measured)} of memory", evidence)
     if kind == "workspace":
         return WorkspaceLimitError(
-            f"the package wrote {size(measured)} into its workspace, {size(most)} are allowed",
+            f"the package wrote {readable_size(measured)} into its workspace, {readable_size(most)} are allowed",
             hint="Keep fewer checkpoints, delete temporary files, or raise max_workspace_bytes.",
             context=context,
         )
     if kind == "disk":
         return WorkspaceLimitError(
-            f"the workspace's disk is full: {size(measured)} are left, {size(most)} must stay free",
+            f"the workspace's disk is full: {readable_size(measured)} are left, {readable_size(most)} must stay free",
             hint="Free space, or set workspace_root to a folder on a larger disk; look at what the package wrote: "
-            f"{size(evidence.record.workspace_bytes)}.",
+            f"{readable_size(evidence.record.workspace_bytes)}.",
             context=context,
         )
     return ProcessLimitError(
@@ -147,7 +148,7 @@ def _out_of_memory(what: str, evidence: Evidence) -> OutOfMemoryError:
     wanted = max(1, -(-2 * max(most, evidence.record.peak_memory_bytes) // GIB))
     said = f"; it raised {evidence.failure.error_type}: {evidence.failure.message[:300]}" if evidence.failure else ""
     return OutOfMemoryError(
-        f"{what}{f', {size(most)} are allowed,' if most else ''}{during}{said}",
+        f"{what}{f', {readable_size(most)} are allowed,' if most else ''}{during}{said}",
         hint=f"Ask for more memory (--memory {wanted}GiB), or use smaller batches or fewer data loaders.",
         context={
             "most_bytes": most or None,
@@ -259,7 +260,7 @@ def _ended(evidence: Evidence) -> RuntimeFault:
     record = evidence.record
     tail = "\n".join(record.output_tail[-_TAIL_LINES:])
     if record.signal in _SENT_BY_OTHERS:
-        peak = f"; its memory peaked at {size(record.peak_memory_bytes)}" if record.peak_memory_bytes else ""
+        peak = f"; its memory peaked at {readable_size(record.peak_memory_bytes)}" if record.peak_memory_bytes else ""
         return KilledError(
             f"the training process was ended by {record.signal} from outside{peak}",
             hint="Somebody or something on the machine ended it; it may run again as another attempt.",
@@ -282,11 +283,3 @@ def _ended(evidence: Evidence) -> RuntimeFault:
         hint="Return a completion from train(); do not call sys.exit() or os._exit() in it.",
         context={"exit_code": record.exit_code, "output_tail": tail},
     )
-
-
-def size(count: int) -> str:
-    """A number of bytes for people."""
-    for unit, name in ((GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
-        if count >= unit:
-            return f"{count / unit:.1f} {name}"
-    return f"{count} bytes"

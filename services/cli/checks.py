@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 from contracts.errors import InternalError, RuntimeFault
 from contracts.limits import GIB
 from runtime.execution.environment import find_python
+from runtime.sizes import readable_size
 from services import orchestrator
-from services.cli.terminal import human_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -87,7 +87,7 @@ def _home(settings: Settings) -> Check:
 
 def _disk(settings: Settings) -> Check:
     free = shutil.disk_usage(settings.home).free
-    message = f"{human_bytes(free)} free at {settings.home}"
+    message = f"{readable_size(free)} free at {settings.home}"
     if free < LOW_DISK_BYTES:
         return Check("disk", "warning", message, "Free some, or set MTR_HOME and MTR_WORKSPACE_ROOT to larger disks.")
     return Check("disk", "ok", message)

@@ -12,8 +12,9 @@ from rich.table import Table
 from contracts.errors import DigestMismatchError, RuntimeFault, codes
 from runtime.installation import Installation
 from runtime.requests import existing_path, find_data, find_snapshot, pin_data, read_source_manifest
+from runtime.sizes import readable_size
 from services.cli.options import Json, Name, command_group, example
-from services.cli.terminal import Terminal, facts, human_bytes, table
+from services.cli.terminal import Terminal, facts, table
 
 if TYPE_CHECKING:
     from runtime.registry.snapshots import VerifyReport
@@ -62,7 +63,7 @@ def _pinned_facts(found: FoundData, name: str | None) -> Table:
         [
             ("snapshot", found.object.sha256),
             ("items", found.items),
-            ("size", human_bytes(found.bytes)),
+            ("size", readable_size(found.bytes)),
             ("classes", ", ".join(found.snapshot.class_names) or None),
             ("left alone", f"{found.ignored_files} files that are no part of it" if found.ignored_files else None),
             ("new", f"yes, {found.uploaded_items} files uploaded" if found.created else "no, nothing was new"),
@@ -85,7 +86,7 @@ def verify(reference: Reference, as_json: Json = False) -> None:
             {"sha256": report.sha256, "valid": True, "items": report.items, "bytes": report.bytes},
             facts(
                 f"data set {reference}",
-                [("verified", f"{report.items} items, {human_bytes(report.bytes)}, every byte as pinned")],
+                [("verified", f"{report.items} items, {readable_size(report.bytes)}, every byte as pinned")],
             ),
         )
 
@@ -145,7 +146,7 @@ def show(reference: Reference, as_json: Json = False) -> None:
                     ("snapshot", found.object.sha256),
                     ("task", found.snapshot.task_kind),
                     ("items", found.items),
-                    ("size", human_bytes(found.bytes)),
+                    ("size", readable_size(found.bytes)),
                     ("splits", ", ".join(f"{name} {count}" for name, count in sorted(splits.items()))),
                     ("classes", ", ".join(found.snapshot.class_names)),
                 ],

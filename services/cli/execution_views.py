@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 from rich.text import Text
 
 from contracts.errors import CancelledError, InternalError, codes
-from services.cli.terminal import facts, human_bytes, human_seconds, table
+from runtime.sizes import readable_size
+from services.cli.terminal import facts, human_seconds, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -117,7 +118,9 @@ def _attempts(attempts: Iterable[Attempt]) -> Any:
                 attempt.number,
                 attempt.outcome or "running",
                 human_seconds(attempt.paid_seconds),
-                human_bytes(peak) if isinstance(peak := attempt.record.get("peak_memory_bytes"), int | float) else None,
+                readable_size(peak)
+                if isinstance(peak := attempt.record.get("peak_memory_bytes"), int | float)
+                else None,
                 _isolation(attempt.record, "network"),
             )
             for attempt in attempts
@@ -136,7 +139,7 @@ def artifact_table(artifacts: Iterable[dict[str, Any]]) -> Any:
     for entry in artifacts:
         artifact, stored = entry["artifact"], entry["object"]
         role = artifact["role"] + (", deployable" if artifact.get("deployable") else "")
-        size = human_bytes(stored["size_bytes"])
+        size = readable_size(stored["size_bytes"])
         rows.append((artifact["path"], role, artifact["format"], size, stored["bucket"], stored["sha256"]))
     return table("artifacts", ("path", "role", "format", "size", "bucket", "sha256"), rows)
 

@@ -12,9 +12,10 @@ from contracts.errors import UsageError
 from runtime.archive.inspection import inspect_model_package
 from runtime.installation import Installation
 from runtime.requests import existing_path, find_registered_model
+from runtime.sizes import readable_size
 from services.cli.execution_views import model_facts
 from services.cli.options import Json, Output, command_group, example
-from services.cli.terminal import Terminal, facts, human_bytes, table
+from services.cli.terminal import Terminal, facts, table
 
 if TYPE_CHECKING:
     from runtime.registry.models import RegisteredModel
@@ -51,7 +52,7 @@ def inspect(source: Archive, as_json: Json = False) -> None:
                     ("model", f"{manifest['artifact_path']} ({manifest['format']})"),
                     ("resume checkpoint", manifest.get("resume_checkpoint_path")),
                     ("classes", ", ".join(manifest["class_names"]) or None),
-                    ("files", f"{found.report.file_count}, {human_bytes(found.report.uncompressed_bytes)}"),
+                    ("files", f"{found.report.file_count}, {readable_size(found.report.uncompressed_bytes)}"),
                     ("sha256", found.report.sha256),
                 ],
             ),
@@ -144,7 +145,7 @@ def export(model: Model, output: Output = None, as_json: Json = False) -> None:
             },
             facts(
                 f"model {found.name} v{found.version}",
-                [("written to", destination), ("size", human_bytes(found.object.size_bytes))],
+                [("written to", destination), ("size", readable_size(found.object.size_bytes))],
             ),
         )
 

@@ -15,8 +15,9 @@ from runtime.archive.inspection import inspect_package
 from runtime.archive.packing import pack_folder
 from runtime.installation import Installation
 from runtime.requests import archive_name, existing_path, note_left_out, packed, read_versioned
+from runtime.sizes import readable_size
 from services.cli.options import Json, Output, command_group, example
-from services.cli.terminal import Terminal, facts, human_bytes, table
+from services.cli.terminal import Terminal, facts, table
 
 app = command_group("Build, inspect, register and list training packages.")
 
@@ -47,7 +48,7 @@ def build(
                 f"{manifest.key} {manifest.version}",
                 [
                     ("written to" if created else "unchanged", destination),
-                    ("size", human_bytes(made.size_bytes)),
+                    ("size", readable_size(made.size_bytes)),
                     ("sha256", made.sha256),
                 ],
             ),
@@ -131,7 +132,7 @@ def _manifest_tables(manifest: dict[str, Any], report: Any) -> list[Any]:
                 ("tasks", ", ".join(task["task_kind"] for task in manifest["supported_tasks"])),
                 ("input", ", ".join(manifest["input_modes"])),
                 ("classes", ", ".join(manifest["class_names"]) or "those of the data set"),
-                ("files", f"{report.file_count}, {human_bytes(report.uncompressed_bytes)}"),
+                ("files", f"{report.file_count}, {readable_size(report.uncompressed_bytes)}"),
                 ("sha256", report.sha256),
             ],
         ),

@@ -23,10 +23,11 @@ from runtime.requests import (
     read_names,
     read_parameters,
 )
+from runtime.sizes import readable_size
 from services.cli.execution_views import execution_views, exit_code
 from services.cli.following import carry_out, detach
 from services.cli.options import Cpus, Detach, Gpus, Json, Memory, Timeout, command_group, example
-from services.cli.terminal import Terminal, facts, human_bytes, human_seconds
+from services.cli.terminal import Terminal, facts, human_seconds
 
 if TYPE_CHECKING:
     from runtime.requests import FoundData, FoundPackage, Request
@@ -124,7 +125,7 @@ def _announce(terminal: Terminal, request: Request, package: FoundPackage, data:
         resources.device,
         *([f"{resources.gpu_count} GPU"] if resources.gpu_count else []),
         f"{resources.cpu_cores:g} cores",
-        f"{human_bytes(resources.memory_bytes)} memory",
+        f"{readable_size(resources.memory_bytes)} memory",
         human_seconds(resources.timeout_seconds),
     ]
     terminal.notes.print(
@@ -133,7 +134,7 @@ def _announce(terminal: Terminal, request: Request, package: FoundPackage, data:
             [
                 ("execution", submission.execution_id),
                 ("package", f"{package.archive.sha256[:12]}, {'stored' if package.created else 'nothing new'}"),
-                ("data", None if data is None else f"{data.items} items, {human_bytes(data.bytes)}, {_news(data)}"),
+                ("data", None if data is None else f"{data.items} items, {readable_size(data.bytes)}, {_news(data)}"),
                 ("task", f"{submission.task.task_id} ({submission.task.task_kind})"),
                 ("resources", ", ".join(allowed)),
                 ("parameters", ", ".join(f"{name}={value}" for name, value in submission.parameters.items()) or None),

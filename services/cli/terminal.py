@@ -138,15 +138,6 @@ def facts(title: str, rows: Iterable[tuple[str, object]]) -> Table:
     return made
 
 
-def human_bytes(count: float) -> str:
-    """`8.0 GiB`, the way sizes are shown to people."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if count < 1024:
-            return f"{count:.0f} B" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1024
-    return f"{count:.1f} TiB"
-
-
 def human_seconds(seconds: float) -> str:
     """`1.4 s`, `2 min 5 s`, `3 h 4 min`."""
     if seconds < 60:

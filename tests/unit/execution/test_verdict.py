@@ -8,7 +8,7 @@ from contracts.errors import CancelledError
 from runtime.execution.process import main_thread_place
 from runtime.execution.protocol import Failure
 from runtime.execution.record import ProcessRecord
-from runtime.execution.verdict import Evidence, fault_of, size
+from runtime.execution.verdict import Evidence, fault_of
 
 RAISED = Failure("raised", "ValueError", "no", file="train.py", line=3)
 
@@ -105,20 +105,13 @@ def test_writing_another_read_only_place_says_where_it_may_write() -> None:
 
 def test_a_full_disk_says_how_much_the_package_wrote() -> None:
     fault = judge(limit={"limit": "disk", "measured": 100, "most": 2**29})
-    assert fault.message == "the workspace's disk is full: 100 bytes are left, 512.0 MiB must stay free"
+    assert fault.message == "the workspace's disk is full: 100 B are left, 512.0 MiB must stay free"
 
 
 def test_the_place_of_an_error_is_in_its_message_and_hint() -> None:
     fault = judge(failure=RAISED)
     assert fault.message == "the package raised ValueError: no (train.py:3)"
     assert "at train.py:3" in fault.hint
-
-
-@pytest.mark.parametrize(
-    ("count", "text"), [(3, "3 bytes"), (2**10, "1.0 KiB"), (3 * 2**19, "1.5 MiB"), (2**31, "2.0 GiB")]
-)
-def test_sizes_are_for_people(count, text) -> None:
-    assert size(count) == text
 
 
 def test_the_main_thread_is_the_last_of_the_first_process() -> None:

@@ -5,15 +5,7 @@ import pytest
 from prefect.logging import disable_run_logger
 
 from tasks import showing
-from tasks.showing import MAX_ARTIFACT_CHARACTERS, escape, readable_size, show_markdown, show_table, update_progress
-
-
-@pytest.mark.parametrize(
-    ("size", "text"),
-    [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (5 * 1024**2, "5.0 MiB"), (3 * 1024**3, "3.0 GiB")],
-)
-def test_sizes_are_readable(size: int, text: str) -> None:
-    assert readable_size(size) == text
+from tasks.showing import MAX_ARTIFACT_CHARACTERS, escape, show_markdown, show_table, update_progress
 
 
 def test_a_cell_stays_a_cell() -> None:
