@@ -5,6 +5,9 @@ BIN := $(VENV)/bin
 UV := $(shell command -v uv 2>/dev/null)
 DIR ?= .mtr/digits
 
+# onnxruntime tells its vendor that it runs unless it is asked not to.
+export ORT_DISABLE_TELEMETRY := 1
+
 ifdef UV
 INSTALL = $(UV) pip install --quiet --compile-bytecode --python $(BIN)/python
 else

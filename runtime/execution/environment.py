@@ -169,6 +169,7 @@ def child_environment(
         "PYTHONFAULTHANDLER": "1",
         "PYTHONNOUSERSITE": "1",
         "PYTHONUTF8": "1",
+        "ORT_DISABLE_TELEMETRY": "1",  # else onnxruntime tells its vendor that it runs, wherever there is a network
         TOKEN_NAME: token_of(workspace.execution_id, workspace.attempt),
     }
 

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 _PROBE: Final = Path(__file__).with_name("probe.py")
 _LOG_CHARS: Final = 4_000
 _PASSED_ON: Final = ("PATH", "LD_LIBRARY_PATH", "TMPDIR")
+_QUIET: Final = {"ORT_DISABLE_TELEMETRY": "1"}
+"""Without it onnxruntime, once imported, leaves a file in the temporary folder and tells its vendor that it runs."""
 
 _HINTS: Final = {
     "file": "Name a model file that the package wrote in whole, and no link to one.",
@@ -160,7 +162,7 @@ def _run(command: list[str], answer: IO[bytes], log: IO[bytes], timeout_seconds:
         stdout=answer,
         stderr=log,
         cwd="/",
-        env={name: os.environ[name] for name in _PASSED_ON if name in os.environ},
+        env={**{name: os.environ[name] for name in _PASSED_ON if name in os.environ}, **_QUIET},
         start_new_session=True,
     )
     try:

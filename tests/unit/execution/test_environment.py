@@ -127,3 +127,7 @@ def test_the_way_to_the_network_is_told_only_with_a_network(tmp_path) -> None:
 def test_a_proxy_with_a_password_is_not_told(tmp_path) -> None:
     environ = {"https_proxy": "http://me:word@proxy:3128"}
     assert "https_proxy" not in environment(tmp_path, environ=environ, network=True)
+
+
+def test_no_library_of_a_package_reports_to_its_vendor(tmp_path) -> None:
+    assert environment(tmp_path, network=True)["ORT_DISABLE_TELEMETRY"] == "1"

@@ -311,3 +311,14 @@ def _readers_of(path: Path) -> list[int]:
         except OSError:
             continue
     return found
+
+
+def test_looking_at_a_model_leaves_nothing_in_the_temporary_folder(tmp_path, monkeypatch):
+    path = written(linear_model(), tmp_path / "model.onnx")
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setenv("TMPDIR", str(scratch))
+
+    inspect_model(path)
+
+    assert list(scratch.iterdir()) == []
