@@ -352,7 +352,8 @@ def _require_as_stated(
     if different:
         raise DigestMismatchError(
             f"{len(different)} references state another digest or size than their object has: {_named(different)}",
-            hint="Restore the objects, or let the source manifest state what they are now.",
+            hint="Restore the objects, or let the source manifest state what they are now. Objects of `mtr dataset import` "
+            "are made again by it once the damaged ones are removed from the store.",
             context={"different": different},
         )
 

@@ -99,7 +99,8 @@ def _damaged(reference: str, report: VerifyReport) -> RuntimeFault:
     more = f", and {len(report.damaged) - 1} more" if len(report.damaged) > 1 else ""
     return kind(
         f"data set {reference} is damaged: {first.message}{more}",
-        hint="Restore the named objects, or import the data again: it then gets a new snapshot.",
+        hint="Restore the named objects, or remove them from the store and import the same files again; what they are now "
+        "is another data set.",
         context={
             "sha256": report.sha256,
             "violations": [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from typer.testing import CliRunner
@@ -79,6 +80,18 @@ def test_verify_finds_a_changed_byte(folder, home) -> None:
     code, document = dataset("verify", "pets")
     assert code == 2
     assert document["error"]["code"] == "digest_mismatch"
+
+
+def test_a_damaged_object_is_made_again_the_way_the_hint_says(folder, home) -> None:
+    imported = dataset("import", folder, "--name", "pets")[1]
+    stored = next((home / "store" / "datasets").rglob("*.png"))
+    stored.chmod(0o644)
+    stored.write_bytes(stored.read_bytes()[:-1] + b"x")
+    for refusing in (dataset("verify", "pets"), dataset("import", folder)):
+        assert re.search("removed? .*from the store", refusing[1]["error"]["hint"])
+    stored.unlink()
+    assert dataset("import", folder)[1]["sha256"] == imported["sha256"]
+    assert dataset("verify", "pets")[0] == 0
 
 
 def test_an_unknown_name_is_not_found(folder) -> None:
