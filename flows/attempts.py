@@ -9,14 +9,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import httpx
+from prefect.exceptions import PrefectException
+
 from contracts.errors import CancelledError, OutOfMemoryError, RuntimeFault
 from flows.train_package import train_package
 from runtime.execution.workspace import Workspace
 from runtime.handover import AttemptEnd, find_end
 from tasks.admit_execution import pool_of
-from tasks.attempt_runs import fault_of, follow, start_or_find
+from tasks.attempt_runs import fault_of, follow, start_or_find, unreachable
 from tasks.run import Host, hosted
-from tasks.states import state_message
+from tasks.states import failed_state, state_message
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -124,8 +127,12 @@ def _end_without_record(run: Run, attempt: Attempt, fault: RuntimeFault) -> Atte
 
 
 def _in_process(run: Run, plan: dict[str, Any], attempt: Attempt, watch: Callable[[], bool]) -> State[Any]:
-    with hosted(Host(run.installation, cancelled=watch, stage_entered=run.follow_stage)):
-        state: State[Any] = train_package(plan, attempt.number, return_state=True)
+    try:
+        with hosted(Host(run.installation, cancelled=watch, stage_entered=run.follow_stage)):
+            state: State[Any] = train_package(plan, attempt.number, return_state=True)
+    except (httpx.HTTPError, PrefectException) as error:
+        # Prefect went away around a run that may have come to its end: the end record decides.
+        return failed_state(unreachable(error))
     return state
 
 

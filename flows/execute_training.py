@@ -92,8 +92,10 @@ def _to_its_end(host: Host, execution: Execution) -> Execution:
             raise
         stage = end.stage if end is not None and end.stage else stage_of(fault, run.stage)
         outcome = Outcome.of_fault(run.execution_id, fault, stage, end)
-    except BaseException:
-        if is_being_cancelled():  # else this process is being ended, and another one will go on
+    except BaseException as interruption:
+        if (
+            not isinstance(interruption, Exception) and is_being_cancelled()
+        ):  # else this process is being ended, and another one will go on
             wish = CancelledError("cancelled in Prefect", hint="`mtr executions retry` starts it anew.")
             publish_outcome(run, Outcome.of_fault(run.execution_id, wish, run.stage or "validate_submission", end))
         raise

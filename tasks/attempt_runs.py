@@ -21,6 +21,7 @@ from contracts.errors import (
 )
 from tasks.stage import STAGES
 from tasks.states import state_name
+from tasks.view_client import impatient
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,7 +67,7 @@ def start_or_find(
             context={"deployment": deployment},
         ) from error
     except httpx.HTTPError as error:
-        raise _away(error) from error
+        raise unreachable(error) from error
     return run.id
 
 
@@ -96,7 +97,7 @@ def _follow(flow_run_id: UUID, cancelled: Callable[[], bool], stage_entered: Cal
     answered_at = time.monotonic()
     while True:
         try:
-            with _client() as client:
+            with impatient() as client:
                 run = client.read_flow_run(flow_run_id)
                 if run.state is not None and run.state.is_final():
                     return run.state
@@ -110,7 +111,7 @@ def _follow(flow_run_id: UUID, cancelled: Callable[[], bool], stage_entered: Cal
                 _cancel(flow_run_id)
         except httpx.HTTPError as error:
             if time.monotonic() - answered_at > PATIENCE_SECONDS:
-                raise _away(error) from error
+                raise unreachable(error) from error
         if cancelling_since is not None and time.monotonic() - cancelling_since > CANCEL_SECONDS:
             raise CancelledError(
                 f"cancelled, but the attempt did not end within {CANCEL_SECONDS:.0f} s",
@@ -167,7 +168,8 @@ def _client() -> AbstractContextManager[SyncPrefectClient]:
     return get_client(sync_client=True)
 
 
-def _away(error: Exception) -> OrchestratorUnavailableError:
+def unreachable(error: Exception) -> OrchestratorUnavailableError:
+    """What a client says about a server that is away, as our error."""
     return OrchestratorUnavailableError(
         f"the Prefect server does not answer: {error or type(error).__name__}",
         hint="Start it (`mtr up`) or correct PREFECT_API_URL, then repeat: a training that runs goes on meanwhile.",

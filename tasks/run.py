@@ -13,6 +13,7 @@ from prefect.logging import get_run_logger
 from blocks.configuration import open_served_installation
 from contracts.errors import LedgerUnavailableError, RuntimeFault
 from runtime.execution.journal import Journal
+from tasks.view_client import VIEW
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -73,11 +74,14 @@ def host_of_this_flow() -> Iterator[Host]:
         InvalidSettingsError: the configuration is wrong.
     """
     host = HOST.get()
-    if host is not None:
-        yield host
-        return
-    with open_served_installation() as installation:
-        yield Host(installation)
+    try:
+        if host is not None:
+            yield host
+            return
+        with open_served_installation() as installation:
+            yield Host(installation)
+    finally:
+        VIEW.close()
 
 
 def leave_to_host(fault: RuntimeFault) -> None:

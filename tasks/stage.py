@@ -18,11 +18,13 @@ import functools
 import time
 from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, ParamSpec, TypeVar, cast
 
+import httpx
 from prefect import State, task
 from prefect.cache_policies import NO_CACHE
-from prefect.context import TaskRunContext
+from prefect.context import TagsContext, TaskRunContext
+from prefect.exceptions import PrefectException
 
-from contracts.errors import InternalError, RuntimeFault
+from contracts.errors import InternalError, OrchestratorUnavailableError, RuntimeFault
 from tasks.states import failed_state
 
 if TYPE_CHECKING:
@@ -69,11 +71,13 @@ class _Call(Generic[Result]):
         self.function = function
         self.result: Result | None = None
         self.error: Exception | None = None
+        self.ended = False
 
     def run(self) -> None:
-        self.error = None
+        self.error, self.ended = None, False
         try:
             self.result = self.function()
+            self.ended = True
         except RuntimeFault as fault:
             self.error = fault
             raise
@@ -169,11 +173,19 @@ def _task_of(name: str, description: str | None, *, retried: bool) -> Callable[[
             return failed_state(fault)
         return None
 
-    return lambda call: _ignore(run_call(call, return_state=True))
+    def run_and_forget(call: _Call[Any]) -> None:
+        # The call itself knows its result and its error; Prefect's copy of them may be a reference or a coroutine.
+        try:
+            with TagsContext(current_tags=set()):  # a tagged task asks the server for its tag's slots first
+                run_call(call, return_state=True)
+        except (httpx.HTTPError, PrefectException) as error:
+            if not call.ended and call.error is None:
+                raise OrchestratorUnavailableError(
+                    f"Prefect could not begin {name}: {error or type(error).__name__}",
+                    hint="Repeat once its server answers: nothing that was achieved is lost.",
+                ) from error
 
-
-def _ignore(_state: object) -> None:
-    """The call itself knows its result and its error; Prefect's copy of them may be a reference or a coroutine."""
+    return run_and_forget
 
 
 def _tries_left() -> bool:

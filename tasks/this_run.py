@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import httpx
 from prefect.client.orchestration import get_client
 from prefect.context import FlowRunContext
-from prefect.exceptions import PrefectException
+from prefect.exceptions import ObjectNotFound, PrefectException
 from prefect.settings import PREFECT_API_URL, PREFECT_UI_URL
 from prefect.states import Crashed
 
+from tasks.view_client import VIEW
+
 if TYPE_CHECKING:
+    from prefect.client.orchestration import SyncPrefectClient
+    from prefect.client.schemas.objects import State
+
     from runtime.ledger import Execution
     from tasks.run import Host
 
@@ -22,8 +27,7 @@ def name_this_run(name: str) -> None:
     """Afterwards lists show the run by `name`, where the server answers."""
     identity = this_run_id()
     if identity is not None:
-        with contextlib.suppress(httpx.HTTPError, PrefectException), get_client(sync_client=True) as client:
-            client.update_flow_run(identity, name=name[:200])
+        VIEW.ask(lambda client: client.update_flow_run(identity, name=name[:200]))
 
 
 def link_to_this_run(host: Host, execution: Execution) -> None:
@@ -57,12 +61,14 @@ def run_link(flow_run_id: UUID, ui_url: str | None = None) -> str:
 
 
 def _mark_crashed(flow_run_id: UUID) -> None:
-    with contextlib.suppress(httpx.HTTPError, PrefectException), get_client(sync_client=True) as client:
-        run = client.read_flow_run(flow_run_id)
-        if run.state is not None and not run.state.is_final():
-            client.set_flow_run_state(
-                flow_run_id, Crashed(message="Its process is gone; another run goes on."), force=True
-            )
+    def mark(client: SyncPrefectClient) -> None:
+        with contextlib.suppress(ObjectNotFound):  # it ran on another server, or was deleted
+            run = client.read_flow_run(flow_run_id)
+            if run.state is not None and not run.state.is_final():
+                gone: State[Any] = Crashed(message="Its process is gone; another run goes on.")
+                client.set_flow_run_state(flow_run_id, gone, force=True)
+
+    VIEW.ask(mark)
 
 
 def this_run_id() -> UUID | None:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 DEPLOYMENT: Final = "execute-training/platform"
 _MOST_RUNS: Final = 100
 _DELIVERY_SECONDS: Final = 5.0
+_CLIENT_RETRIES: Final = 3
+"""Fourteen seconds in all. Prefect's own five are a minute, at every call, and a person waits here."""
 TAG: Final = "mtr"
 """On every run of ours, as on every deployment: the automation watches these only."""
 LOCAL_UI: Final = "http://127.0.0.1:4200"
@@ -58,7 +60,7 @@ def run_embedded(
 
         # Heartbeats cost a second a flow and tell nobody anything here: the ledger's claim says whether we live.
         own = {PREFECT_API_URL: api_url, PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None} if api_url else {}
-        with temporary_settings(own), _quiet_console():
+        with temporary_settings({**own, "client.max_retries": _CLIENT_RETRIES}), _quiet_console():
             try:
                 _execute(installation, execution_id, cancelled, LOCAL_UI if api_url else None)
             finally:

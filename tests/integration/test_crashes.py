@@ -6,12 +6,15 @@ at the end the execution has succeeded, one training was paid for, and one set o
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
 
+from services.orchestrator.environment import child_environment
+from services.orchestrator.processes import PrefectServer
 from tasks.stage import STAGES
-from tests.assets.executions import Site, doom, settings_at, trainings_of
+from tests.assets.executions import Site, doom, settings_at, trainings_of, write_images
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -108,6 +111,34 @@ def test_a_killed_s3_server_costs_no_training(
     assert interrupted.returncode in {0, 5}, interrupted.stderr
     own_s3.restart()
 
+    again = site.submit(submission)
+    assert again.returncode == 0, again.stderr
+    site.require_one_clean_success(submission.execution_id)
+
+
+@pytest.fixture
+def own_prefect(tmp_path: Path) -> Iterator[PrefectServer]:
+    """A Prefect server that a test may kill."""
+    settings = settings_at(tmp_path / "server")
+    settings.home.mkdir()
+    environment = child_environment(settings, os.environ)
+    server = PrefectServer.launch(environment, log=tmp_path / "server.log", cwd=tmp_path, port=None, ui=True)
+    server.wait()
+    yield server
+    server.stop()
+
+
+@pytest.mark.crash
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("at", ["leave admit_execution", "metric 2", "leave persist_artifacts"])
+def test_a_killed_prefect_server_costs_a_view_and_no_truth(own_prefect: PrefectServer, tmp_path: Path, at: str) -> None:
+    site = Site(settings_at(tmp_path / "home"), {"PREFECT_API_URL": own_prefect.api_url})
+    submission = site.submission(data=write_images(tmp_path / "images"))
+
+    shown_no_more = site.submit(submission, **doom(tmp_path / "doom", at=at, kill=own_prefect.process.process.pid))
+    assert shown_no_more.returncode in {0, 5}, shown_no_more.stderr
+
+    site.environ.clear()  # from here on with a server of its own
     again = site.submit(submission)
     assert again.returncode == 0, again.stderr
     site.require_one_clean_success(submission.execution_id)
