@@ -1,5 +1,12 @@
-"""What every test run has: the record of which error codes the product really raised."""
+"""What every test run has: the record of which error codes the product really raised, and Ctrl-C as a terminal gives it."""
 
 from __future__ import annotations
 
+import signal
+
 pytest_plugins = ["tests.assets.produced_codes", "tests.assets.prefect_settings"]
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell starts what it puts into the background with SIGINT ignored, and every program that a test starts would
+    # inherit that: none could be interrupted.
+    signal.signal(signal.SIGINT, signal.default_int_handler)

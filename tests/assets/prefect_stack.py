@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from prefect.client.orchestration import SyncPrefectClient
-    from prefect.client.schemas.objects import Artifact, FlowRun, State
+    from prefect.client.schemas.objects import Artifact, FlowRun, State, TaskRun
     from prefect.flows import Flow
 
 POOL = "mtr-cpu"
@@ -114,6 +114,19 @@ class PrefectStack:
                 task_run_filter=TaskRunFilter.model_validate({"flow_run_id": {"any_": [str(run.id)]}})
             )
         return {task.name for task in tasks if not task.state.state_details.child_flow_run_id}
+
+    def only_task(self, flow_run_id: UUID, *, seconds: float = 60) -> TaskRun:
+        """The one task that ran in a run of this process, once the server has written its end down: it does so later."""
+        only = TaskRunFilter.model_validate({"flow_run_id": {"any_": [str(flow_run_id)]}})
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            with self.client() as client:
+                found = client.read_task_runs(task_run_filter=only)
+            if found and all(task.state is not None and task.state.is_final() for task in found):
+                (task,) = found
+                return task
+            time.sleep(0.1)
+        raise TimeoutError(f"the tasks of run {flow_run_id} are {found} after {seconds} s")
 
     def artifacts(self, run: FlowRun) -> dict[str, Artifact]:
         """What `run` shows, by key."""

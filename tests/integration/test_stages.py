@@ -57,10 +57,7 @@ def tried(prefect_stack: PrefectStack, monkeypatch: pytest.MonkeyPatch) -> Itera
 
         with temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):
             state = whole(return_state=True)
-        with prefect_stack.client() as client:
-            (shown,) = (
-                task for task in client.read_task_runs(limit=20) if task.flow_run_id == state.state_details.flow_run_id
-            )
+        shown = prefect_stack.only_task(state.state_details.flow_run_id)
         return Tried(seen.get("result"), seen.get("error"), len(ends) - len(left), shown)
 
     with prefect_stack.stack.as_client():
