@@ -24,6 +24,17 @@ def test_the_template_leaves_the_test_images_alone(digits, tmp_path):
     assert run.completion.metrics["accuracy"] > 0.8
 
 
+def test_a_data_set_without_splits_is_split_the_same_way_each_time(digits, tmp_path):
+    items = [item | {"split": "unspecified"} for item in image_items(digits)]
+    runs = []
+    for name in ("first", "second"):
+        run = run_package(TEMPLATE, tmp_path / name, class_names=NAMES, items=items, input_dir=digits)
+        runs.append(run.completion)
+
+    assert runs[0].metrics["accuracy"] > 0.8
+    assert runs[0] == runs[1]
+
+
 def test_a_class_without_training_images_is_refused(digits, tmp_path):
     items = [item for item in image_items(digits) if item["metadata"]["class_name"] != "7"]
 
