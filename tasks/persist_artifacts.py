@@ -93,21 +93,16 @@ def _write_result(
     plan: Plan, completion: Completion, verified: tuple[ResultArtifact, ...], workspace: Workspace
 ) -> None:
     """The contract's `result.json` under `output_dir`, after the artifacts of that place were stored."""
-    result = succeeded_result(plan.execution_id, completion, verified)
-    place = workspace.output / "result.json"
-    with contextlib.suppress(OSError):  # a folder of that name, or a full disk: the ledger has the result anyway
-        place.unlink(missing_ok=True)
-        with place.open("xb") as out:
-            out.write(dump_canonical(result.to_document()))
-
-
-def succeeded_result(execution_id: str, completion: Completion, verified: tuple[ResultArtifact, ...]) -> TrainingResult:
-    """The result document of a training that succeeded."""
-    return TrainingResult(
-        execution_id=execution_id,
+    result = TrainingResult(
+        execution_id=plan.execution_id,
         status="succeeded",
         summary=completion.summary,
         metrics=completion.metrics,
         artifacts=verified,
         model=completion.model,
     )
+    place = workspace.output / "result.json"
+    with contextlib.suppress(OSError):  # a folder of that name, or a full disk: the ledger has the result anyway
+        place.unlink(missing_ok=True)
+        with place.open("xb") as out:
+            out.write(dump_canonical(result.to_document()))

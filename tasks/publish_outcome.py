@@ -6,11 +6,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from contracts.errors import CancelledError, RuntimeFault
-from contracts.result import ResultError, TrainingResult
+from contracts.result import ResultArtifact, ResultError, TrainingResult
 from runtime.execution.workspace import Workspace
 from runtime.ledger import ATTEMPT_LOST
 from runtime.sizes import readable_size
-from tasks.persist_artifacts import succeeded_result
 from tasks.showing import escape, show_markdown
 from tasks.stage import stage
 
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
     from runtime.handover import AttemptEnd
     from runtime.installation import Installation
-    from runtime.ledger import Execution
+    from runtime.ledger import Execution, Ledger
     from runtime.registry.models import RegisteredModel
     from tasks.run import Run
 
@@ -89,8 +88,11 @@ def write_end(installation: Installation, execution_id: str, outcome: Outcome) -
     Raises:
         ConflictError, LedgerUnavailableError: as the stage.
     """
-    _end_open_attempts(installation, execution_id, outcome)
-    installation.ledger.finish(
+    removed = _remove_workspaces(installation.settings.workspace_root, execution_id)
+    ledger = installation.ledger
+    ledger.set_workspace_cleaned(execution_id, removed.complete)
+    _end_open_attempts(ledger, execution_id, outcome)
+    finished = ledger.finish(  # last: whoever dies before it leaves an execution that goes on
         execution_id,
         state=outcome.state,
         result=outcome.result.to_document(),
@@ -98,16 +100,14 @@ def write_end(installation: Installation, execution_id: str, outcome: Outcome) -
         artifacts=outcome.artifacts,
         model=None if outcome.model is None else outcome.model.to_document(),
     )
-    removed = _remove_workspaces(installation.settings.workspace_root, execution_id)
-    installation.ledger.set_workspace_cleaned(execution_id, removed.complete)
-    return installation.ledger.get(execution_id), removed
+    return finished.execution, removed
 
 
-def _end_open_attempts(installation: Installation, execution_id: str, outcome: Outcome) -> None:
+def _end_open_attempts(ledger: Ledger, execution_id: str, outcome: Outcome) -> None:
     """An attempt that was interrupted from outside could not record its own end: it ended as the execution does."""
-    for attempt in installation.ledger.attempts(execution_id):
+    for attempt in ledger.attempts(execution_id):
         if attempt.ended_at is None:
-            installation.ledger.end_attempt(
+            ledger.end_attempt(
                 execution_id,
                 attempt.number,
                 outcome=ATTEMPT_LOST if outcome.error is None else outcome.error.code,
@@ -148,24 +148,17 @@ def _remove_workspaces(root: Path, execution_id: str) -> Cleaning:
 
 
 def _result(end: AttemptEnd | None, error: ResultError | None, execution_id: str) -> TrainingResult:
+    """The platform's document; a failure tells what had been achieved, but describes no model that nobody may use."""
     completion = end.published_completion() if end else None
-    if error is None and completion is not None and end is not None:
-        verified = tuple(stored["artifact"] for stored in end.artifacts)
-        return TrainingResult.model_validate(
-            succeeded_result(execution_id, completion, ()).model_dump() | {"artifacts": verified}
-        )
+    stored = end.artifacts if end else []
+    status = "succeeded" if error is None else "cancelled" if error.error_type == CancelledError.code else "failed"
     return TrainingResult(
         execution_id=execution_id,
-        status="cancelled" if error is not None and error.error_type == CancelledError.code else "failed",
+        status=status,
         summary=completion.summary if completion else None,
         metrics=completion.metrics if completion else {},
-        artifacts=TrainingResult.model_validate(
-            {
-                "execution_id": execution_id,
-                "status": "succeeded",
-                "artifacts": [stored["artifact"] for stored in end.artifacts] if end else [],
-            }
-        ).artifacts,
+        artifacts=tuple(ResultArtifact.model_validate(one["artifact"]) for one in stored),
+        model=completion.model if completion and error is None else None,
         error=error,
     )
 
