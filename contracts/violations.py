@@ -156,6 +156,8 @@ def _sentence(detail: ErrorDetails, contract: Any) -> str:
     if what == "union_tag_invalid":
         return f"is {quoted(limits['tag'])}, must be one of {limits['expected_tags']}"
     if what == "string_pattern_mismatch":
+        if detail["loc"][-1:] == ("version",):
+            return f"is {quoted(value)}, must be a semantic version, such as 1.0.0"  # its pattern fills two lines
         return f"is {quoted(value)}, must match {limits['pattern']}"
     if what == "string_too_short":
         return "is empty" if not value else f"has {len(value)} characters, must have at least {limits['min_length']}"

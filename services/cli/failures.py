@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import traceback
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from contracts.errors import InternalError, RuntimeFault
 from services.cli.documents import write_document
@@ -50,12 +50,13 @@ def show_fault(console: Console, fault: RuntimeFault) -> None:
     """Print the block that a person reads: code and message, the violations if there are several, the next action."""
     from rich.text import Text  # noqa: PLC0415 - as above
 
-    console.print(Text.assemble((f"{fault.code}: ", "bold red"), fault.message))
-    violations = fault.context.get("violations")
-    if isinstance(violations, list) and len(violations) > 1:
+    listed = fault.context.get("violations")
+    violations = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+    message = _before_the_list(fault.message, violations) if len(violations) > 1 else fault.message
+    console.print(Text.assemble((f"{fault.code}: ", "bold red"), message))
+    if len(violations) > 1:
         for violation in violations[:MAX_SHOWN_VIOLATIONS]:
-            if isinstance(violation, dict):
-                console.print(Text(f"  {violation.get('path') or '(document)'}: {violation.get('message')}"))
+            console.print(Text(f"  {violation.get('path') or '(document)'}: {violation.get('message')}"))
         if len(violations) > MAX_SHOWN_VIOLATIONS:
             console.print(Text(f"  … and {len(violations) - MAX_SHOWN_VIOLATIONS} more; --json lists all"))
     trace = fault.context.get("traceback")
@@ -65,6 +66,15 @@ def show_fault(console: Console, fault: RuntimeFault) -> None:
         for line in trace[-MAX_TRACEBACK_LINES:]:
             console.print(Text(f"  {line}", style="dim"))
     console.print(Text.assemble(("→ ", "bold"), fault.hint))
+
+
+def _before_the_list(message: str, violations: list[dict[str, Any]]) -> str:
+    """The message without the violations that it names too, where a list of them follows."""
+    path, said = violations[0].get("path") or "(document)", violations[0].get("message")
+    for first in (f": {path}: {said}", f": {path} {said}"):
+        if first in message:
+            return message[: message.index(first)]
+    return message
 
 
 def unexpected(defect: Exception) -> Failure:

@@ -154,6 +154,12 @@ def test_a_document_crosses_process_boundaries() -> None:
     assert pickle.loads(pickle.dumps(document)) == document
 
 
+def test_a_version_is_asked_for_by_an_example() -> None:
+    found = violations("package", documents.package() | {"version": "1.0"})
+
+    assert found == {"version": "is '1.0', must be a semantic version, such as 1.0.0"}
+
+
 def test_every_violation_is_reported_at_once_with_its_path() -> None:
     document = documents.package() | {"key": "Digits", "version": 3, "extra": 1, "class_names": ["a", "a", " "]}
     del document["name"]

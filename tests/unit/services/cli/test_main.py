@@ -10,7 +10,7 @@ import pytest
 import typer.main
 from typer.testing import CliRunner
 
-from contracts.errors import ConflictError, InternalError, PolicyError, RuntimeFault, codes
+from contracts.errors import ConflictError, InternalError, InvalidDocumentError, PolicyError, RuntimeFault, codes
 from services.cli import validating
 from services.cli.main import COMMANDS, CommandTable, app
 
@@ -151,6 +151,15 @@ def test_several_violations_are_shown_one_a_line(monkeypatch) -> None:
     _raising(monkeypatch, PolicyError("two", hint="h", context={"violations": violations}))
     answered = runner.invoke(app, ["validate", "x"])
     assert "  a: is wrong\n  (document): is worse\n" in answered.stderr
+
+
+def test_violations_that_the_message_names_are_shown_once(monkeypatch) -> None:
+    violations = [{"path": "key", "message": "is empty"}, {"path": "", "message": "is worse"}]
+    _raising(monkeypatch, InvalidDocumentError.of("package", violations))
+    answered = runner.invoke(app, ["validate", "x"])
+    assert answered.stderr.startswith(
+        "invalid_document: not a valid package document\n  key: is empty\n  (document): is worse\n→ "
+    )
 
 
 def test_a_defect_is_an_internal_error_with_its_place(monkeypatch) -> None:
