@@ -295,8 +295,9 @@ class _Counting:
 
 def _no_snapshot(sha256: str) -> NotFoundError:
     return NotFoundError(
-        f"no dataset snapshot has the digest {sha256}",
-        hint="`mtr dataset list` shows those that exist; `mtr dataset import` or `pin` makes one.",
+        f"no dataset snapshot has the digest {sha256} in this store",
+        hint="A name is kept when the store changes, what it names is not: `mtr dataset import PATH --name NAME` or "
+        "`mtr dataset pin` puts it into this store.",
         context={"sha256": sha256},
     )
 
