@@ -627,10 +627,9 @@ class Supervisor:
         try:
             self._confine()
             self._follow()
-        except ParentGoneError:
-            self._end_tree()
-        else:
             self._say_end()
+        except ParentGoneError:  # once at most: nothing interrupts the end
+            self._end_tree()
 
     def say(self, event: str, **fields: Any) -> None:
         """Reports to the parent."""
@@ -687,7 +686,7 @@ class Supervisor:
     def _obey(self) -> None:
         chunk = os.read(0, 4096)
         if not chunk:
-            raise ParentGoneError
+            end_with_parent()
         self._commands += chunk
         while b"\n" in self._commands:
             command, _, self._commands = self._commands.partition(b"\n")
@@ -770,21 +769,26 @@ class Supervisor:
             return []
         deadline = time.monotonic() + END_SECONDS
         kill(self._init.pid)
-        while left := [pid for pid in descendants() if alive(pid)]:
+        # A look at /proc can miss a process that is being handed to us, its subreaper, at that moment. That we have no
+        # child at all cannot lie: whatever lives below us hangs on one.
+        while self._reap():
+            left = [pid for pid in descendants() if alive(pid)]
             if time.monotonic() > deadline:
                 return left
             if "processes" not in self._init.features:
-                for pid in left:  # orphans come to us, the subreaper: no round misses one for ever
+                for pid in left:
                     kill(pid)
-            self._reap()
             time.sleep(0.002)
-        self._reap()
         return []
 
-    def _reap(self) -> None:
-        with contextlib.suppress(ChildProcessError):
+    def _reap(self) -> bool:
+        """Asks after every child that has ended; whether there are others."""
+        try:
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
+        except ChildProcessError:
+            return False
+        return True
 
     def _say_end(self) -> None:
         """Ends what is left and reports how it was."""
@@ -817,15 +821,27 @@ def read_order() -> dict[str, Any]:
     while not content.endswith(b"\n"):
         chunk = os.read(0, 65_536)
         if not chunk:
-            raise ParentGoneError
+            end_with_parent()
         content += chunk
     order: dict[str, Any] = json.loads(content)
     return order
 
 
-def end_with_parent(*_: object) -> NoReturn:
-    """The death signal of the parent's thread, or anybody's SIGTERM: the tree must not outlive it."""
-    raise ParentGoneError
+parent_gone = False
+
+
+def end_with_parent(*_: object) -> None:
+    """The end of our stdin, the death signal of the parent's thread, or anybody's SIGTERM: the tree must not outlive it.
+
+    A parent that is killed causes the first two within microseconds; the second must not interrupt what the first began.
+
+    Raises:
+        ParentGoneError: the first time.
+    """
+    global parent_gone  # noqa: PLW0603 - a signal handler has no other place
+    if not parent_gone:
+        parent_gone = True
+        raise ParentGoneError
 
 
 def main() -> None:

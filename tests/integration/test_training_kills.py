@@ -108,6 +108,17 @@ def test_a_killed_parent_takes_all_with_it(stage) -> None:
     stage.wait_until_gone()
 
 
+def test_every_sign_of_a_dead_parent_at_once_takes_all_with_it(stage) -> None:
+    """The end of its stdin and the signals come within microseconds: none may interrupt what another began."""
+    os.kill(stage.supervisor, signal.SIGSTOP)
+    stage.kill(stage.process.pid)
+    stage.process.wait()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        os.kill(stage.supervisor, number)
+    os.kill(stage.supervisor, signal.SIGCONT)
+    stage.wait_until_gone()
+
+
 def test_a_killed_supervisor_takes_all_with_it(stage) -> None:
     stage.kill(stage.supervisor)
     assert stage.answer() == "killed"
