@@ -122,7 +122,7 @@ def test_a_truncated_model_is_refused_wherever_it_was_cut(tmp_path):
     path = tmp_path / "model.onnx"
     for length in range(len(whole) // 6, len(whole), len(whole) // 6):
         path.write_bytes(whole[:length])
-        assert refused(path).context["step"] in {"parse", "checker"}
+        assert refused(path).context["step"] == "parse"
 
 
 @pytest.mark.parametrize("location", ["weights.bin", "../../etc/passwd", "/etc/passwd", ""])
