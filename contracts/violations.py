@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Violation = dict[str, str]
 
-ALTERNATIVE = "§"
+ALTERNATIVE = "\ufdd0 alternative "
 """Starts the label of a union's branch that exists for speed only; such a step is no part of a path."""
 FAST_BRANCH = ALTERNATIVE + "fast"
 """What this branch refuses the next one judges, so its complaint is never shown."""

@@ -40,20 +40,20 @@ def up(
         terminal.note("starting the Prefect server and the workers …")
         with _ended_by_sigterm(), orchestrator.Stack.start(here.settings, port=port or None) as stack:
             links = stack.links
-            terminal.answer(
-                links,
-                facts(
-                    "everything runs on this machine",
-                    [
-                        ("UI", links["ui"]),
-                        ("run a package from a form", links["form"]),
-                        ("from another terminal", f"PREFECT_API_URL={links['api']} mtr run PACKAGE --data DATA"),
-                        ("workers of", ", ".join(stack.pools())),
-                        ("to stop", "Ctrl-C"),
-                    ],
-                ),
-            )
-            with contextlib.suppress(KeyboardInterrupt):  # the way that it is meant to end
+            with contextlib.suppress(KeyboardInterrupt):  # the way that it is meant to end, also while it answers
+                terminal.answer(
+                    links,
+                    facts(
+                        "everything runs on this machine",
+                        [
+                            ("UI", links["ui"]),
+                            ("run a package from a form", links["form"]),
+                            ("from another terminal", f"PREFECT_API_URL={links['api']} mtr run PACKAGE --data DATA"),
+                            ("workers of", ", ".join(stack.pools())),
+                            ("to stop", "Ctrl-C"),
+                        ],
+                    ),
+                )
                 stack.wait()
             terminal.note("stopping …")
 
