@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 Violation = dict[str, str]
 
 ALTERNATIVE = "\ufdd0 alternative "
-"""Starts the label of a union's branch that exists for speed only; such a step is no part of a path."""
+"""Starts the label of a union's branch that exists for speed only; such a step is no part of a path.
+
+Labels and the keys of a document share one list of steps: this one begins with U+FDD0, which is no character.
+"""
 FAST_BRANCH = ALTERNATIVE + "fast"
 """What this branch refuses the next one judges, so its complaint is never shown."""
 
@@ -60,6 +63,8 @@ def _violations(error: ValidationError, contract: Any) -> Iterator[Violation]:
             continue
         if detail["type"] == "too_short" and len(detail["input"]) >= detail["ctx"]["min_length"]:
             continue  # short only because of refused entries, which speak for themselves
+        if loc[-1:] == ("[key]",) and detail["input"] == loc[-2]:
+            loc = loc[:-1]  # pydantic's mark of a refused key, unless it is what a key is called
         at = _visible(loc, contract)
         if detail["type"].startswith("union_tag_"):
             at = (*at, str(detail["ctx"]["discriminator"]).strip("'"))
@@ -83,9 +88,7 @@ def below(outer: str, violation: Mapping[str, str]) -> Violation:
 
 def _visible(loc: tuple[str | int, ...], contract: Any) -> tuple[str | int, ...]:
     steps = loc[1:] if loc and _members(contract) and not isinstance(contract, type) else loc
-    return tuple(
-        step for step in steps if not (isinstance(step, str) and (step.startswith(ALTERNATIVE) or step == "[key]"))
-    )
+    return tuple(step for step in steps if not (isinstance(step, str) and step.startswith(ALTERNATIVE)))
 
 
 def kind_of(value: Any) -> str:

@@ -93,9 +93,8 @@ def _to_its_end(host: Host, execution: Execution) -> Execution:
         stage = end.stage if end is not None and end.stage else stage_of(fault, run.stage)
         outcome = Outcome.of_fault(run.execution_id, fault, stage, end)
     except BaseException as interruption:
-        if (
-            not isinstance(interruption, Exception) and is_being_cancelled()
-        ):  # else this process is being ended, and another one will go on
+        # Without that wish this process is being ended, and another one will go on.
+        if not isinstance(interruption, Exception) and is_being_cancelled():
             wish = CancelledError("cancelled in Prefect", hint="`mtr executions retry` starts it anew.")
             publish_outcome(run, Outcome.of_fault(run.execution_id, wish, run.stage or "validate_submission", end))
         raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import socket
@@ -11,13 +12,14 @@ import time
 import urllib.error
 import urllib.request
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from importlib.metadata import version
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Final
 
 from contracts.errors import OrchestratorUnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
 START_SECONDS: Final = 120.0
 """For a server to answer: it imports for eight seconds on an idle machine and may have a database to bring forward."""
@@ -123,16 +125,50 @@ def answers(api_url: str, *, seconds: float = 2.0) -> bool:
         return False
 
 
+class _Turn:
+    """The right to start a server on a database that this version of Prefect has not opened yet.
+
+    Two servers that meet a new database both make its tables, and one of them fails. So the first one starts alone, and
+    writes down the version that the database then has; with that version nobody waits for a turn.
+    """
+
+    def __init__(self, home: Path) -> None:
+        """Afterwards nobody else starts a server on a database that has to be brought forward."""
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._mark: IO[str] = (home / "database-version").open("a+")
+        self._version = version("prefect")
+        if not self._is_current():
+            fcntl.flock(self._mark, fcntl.LOCK_EX)
+        if self._is_current():
+            self.end()
+
+    def succeed(self) -> None:
+        """Afterwards the database counts as brought forward, and whoever waits goes on."""
+        if not self._mark.closed:
+            self._mark.truncate(0)
+            self._mark.write(self._version)
+        self.end()
+
+    def end(self) -> None:
+        """Afterwards whoever waits goes on."""
+        self._mark.close()
+
+    def _is_current(self) -> bool:
+        self._mark.seek(0)
+        return self._mark.read() == self._version
+
+
 class PrefectServer:
-    """A Prefect server of this machine, its database under `home`.
+    """A Prefect server of this machine, its database under `PREFECT_HOME`.
 
     Args:
         process: the server.
         port: where it listens, on 127.0.0.1 only.
+        turn: ends when the server answers, or ends.
     """
 
-    def __init__(self, process: Guarded, port: int) -> None:
-        self.process, self.port = process, port
+    def __init__(self, process: Guarded, port: int, turn: _Turn) -> None:
+        self.process, self.port, self._turn = process, port, turn
 
     @property
     def address(self) -> str:
@@ -148,7 +184,9 @@ class PrefectServer:
     def launch(
         cls, environment: Mapping[str, str], *, log: Path, cwd: Path, port: int | None, ui: bool
     ) -> PrefectServer:
-        """A server that is starting; `wait` says when it answers.
+        """A server that is starting; `wait` says when it answers, and `stop` must follow in any case.
+
+        On a new database it waits for another one that starts there.
 
         Args:
             environment: of its process, as `child_environment` makes it.
@@ -157,13 +195,18 @@ class PrefectServer:
             port: where it listens; `None` is any free one.
             ui: whether it shows the UI and runs all services, or is there for the flows of one process only.
         """
+        turn = _Turn(Path(environment["PREFECT_HOME"]))
         chosen = free_port() if port is None else port
         embedded = {} if ui else {"PREFECT__SERVER_EPHEMERAL": "1", "PREFECT_UI_ENABLED": "0"}
         own = {"PREFECT__SERVER_FINAL": "1", "PREFECT_UI_API_URL": "/api", **embedded}
         command = [sys.executable, "-m", "uvicorn", "--factory", "prefect.server.api.server:create_app"]
         command += ["--host", "127.0.0.1", "--port", str(chosen), "--log-level", "error", "--lifespan", "on"]
-        started = Guarded.start("Prefect server", command, environment={**environment, **own}, log=log, cwd=cwd)
-        return cls(started, chosen)
+        try:
+            started = Guarded.start("Prefect server", command, environment={**environment, **own}, log=log, cwd=cwd)
+        except BaseException:
+            turn.end()
+            raise
+        return cls(started, chosen, turn)
 
     def wait(self, *, seconds: float = START_SECONDS) -> None:
         """Afterwards the server answers.
@@ -181,7 +224,9 @@ class PrefectServer:
                     context={"log": str(self.process.log)},
                 )
             time.sleep(0.05)
+        self._turn.succeed()
 
     def stop(self) -> None:
         """Afterwards it has ended."""
         self.process.stop()
+        self._turn.end()

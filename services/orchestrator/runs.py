@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import logging
 import os
 from typing import TYPE_CHECKING, Final, cast
@@ -103,16 +102,13 @@ def _server(settings: Settings) -> Iterator[str | None]:
         return
     environment = child_environment(settings, os.environ)
     log = settings.prefect_home / "embedded-server.log"
-    settings.prefect_home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with contextlib.ExitStack() as running:
-        # Two servers that start on a new database both make its tables, and one of them fails: one after another.
-        with (settings.prefect_home / "start.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            server = PrefectServer.launch(environment, log=log, cwd=settings.home, port=None, ui=False)
-            running.callback(server.stop)
-            _import_flows()  # takes as long as the server's start; both at once halve the wait
-            server.wait()
+    server = PrefectServer.launch(environment, log=log, cwd=settings.home, port=None, ui=False)
+    try:
+        _import_flows()  # takes as long as the server's start; both at once halve the wait
+        server.wait()
         yield server.api_url
+    finally:
+        server.stop()
 
 
 def _import_flows() -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -119,7 +120,12 @@ class Site:
 
 def trainings_of(execution_id: str) -> list[int]:
     """The living processes of an execution's packages."""
-    return processes_with(f"{TOKEN_NAME}={execution_id}")
+    return processes_with(mark_of(execution_id))
+
+
+def mark_of(execution_id: str) -> str:
+    """What the processes of an execution's packages have in their environment."""
+    return f"{TOKEN_NAME}={execution_id}"
 
 
 def processes_with(mark: str) -> list[int]:
@@ -136,6 +142,14 @@ def processes_with(mark: str) -> list[int]:
         except OSError:
             continue
     return found
+
+
+def wait_until_none_has(mark: str, *, seconds: float = 20) -> None:
+    """Afterwards no living process has `mark`. What a killed process leaves to the kernel to kill takes a moment to die."""
+    deadline = time.monotonic() + seconds
+    while left := processes_with(mark):
+        assert time.monotonic() < deadline, left
+        time.sleep(0.02)
 
 
 def doom(file: Path, *, at: str, kill: str | int) -> dict[str, str]:

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.assets.executions import ASSETS, Site, doom, processes_with, settings_at, write_images
+from tests.assets.executions import (
+    ASSETS,
+    Site,
+    doom,
+    processes_with,
+    settings_at,
+    wait_until_none_has,
+    write_images,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,7 +41,7 @@ def test_a_killed_run_leaves_no_server_either(site: Site, tmp_path: Path) -> Non
     submission = site.submission(data=write_images(tmp_path / "images"))
     killed = site.submit(submission, **doom(tmp_path / "doom", at="metric 1", kill="self"))
     assert killed.returncode == -9
-    assert processes_with(str(site.settings.prefect_home)) == []
+    wait_until_none_has(str(site.settings.prefect_home))
 
 
 def test_two_executions_run_at_once(site: Site, tmp_path: Path) -> None:

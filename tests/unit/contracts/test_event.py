@@ -28,6 +28,7 @@ def violations(document) -> dict[str, str]:
         ("metric", {"metrics": {"a": float("nan")}}, {"metrics.a": "is not a finite number"}),
         ("metric", {"metrics": {"a": "1"}}, {"metrics.a": "is text, must be a number"}),
         ("metric", {"metrics": {"§": "1"}}, {'metrics["§"]': "is text, must be a number"}),
+        ("metric", {"metrics": {"[key]": "1"}}, {'metrics["[key]"]': "is text, must be a number"}),
         ("metric", {"split": "unspecified"},
          {"split": "is 'unspecified', must be one of 'train', 'val', 'test' or 'other'"}),
         ("metric", {"epoch": -1}, {"epoch": "is -1, must be at least 0"}),
