@@ -15,7 +15,7 @@ INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo digits-data examples lint format test test-fast test-crash bench generated check-generated constraints clean
+.PHONY: help setup setup-dev services demo digits-data examples lint format test test-fast test-crash bench generated check-generated constraints clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -33,6 +33,9 @@ $(VENV)/.ready-dev: pyproject.toml constraints.txt | $(BIN)/python
 	@touch $@ $(VENV)/.ready
 
 setup: $(VENV)/.ready ## virtual environment .venv with the product, pinned
+services: ## PostgreSQL and RabbitMQ, which tests start themselves; installed on Debian where they are missing
+	@deployments/install-services.sh
+
 setup-dev: $(VENV)/.ready-dev ## the same with everything that tests and linters need
 
 demo: $(VENV)/.ready ## train on handwritten digits, register the model, try it
@@ -55,16 +58,16 @@ format: $(VENV)/.ready-dev ## let ruff rewrite what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-test: $(VENV)/.ready-dev ## all tests that need no cluster
+test: $(VENV)/.ready-dev services ## all tests that need no cluster
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not crash" --require-every-code --durations=25
 
 test-fast: $(VENV)/.ready-dev ## what needs no service, in under a minute
 	$(BIN)/python -m pytest -n 2 -q -m "not service and not crash" tests/unit
 
-test-crash: $(VENV)/.ready-dev ## kill every process in every stage
+test-crash: $(VENV)/.ready-dev services ## kill every process in every stage
 	$(BIN)/python -m pytest -m crash
 
-bench: $(VENV)/.ready-dev ## speed, as ratios to named peers and floors
+bench: $(VENV)/.ready-dev services ## speed, as ratios to named peers and floors
 	$(BIN)/python -m benchmarks
 
 generated: $(VENV)/.ready-dev ## regenerate JSON Schemas and the pages made from code

@@ -14,6 +14,8 @@ MAX_ARCHIVE_BYTES: Final = 512 * MIB
 """Packed, through the in-memory body of the present service's endpoints."""
 MAX_UNPACKED_BYTES: Final = 512 * MIB
 """Unpacked, counted on what is really written, never on what a header declares."""
+DEFAULT_MAX_UPLOAD_BYTES: Final = 5 * GIB
+"""Of a package that is streamed or uploaded directly: the largest object that S3 takes by one PUT."""
 MAX_MANIFEST_BYTES: Final = 4 * MIB
 """A manifest with 10 000 class names of 128 bytes and a large parameters schema is under 2 MiB."""
 MAX_CENTRAL_DIRECTORY_BYTES: Final = 16 * MIB

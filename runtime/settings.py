@@ -30,6 +30,7 @@ from contracts.limits import (
     DEFAULT_MAX_ATTEMPTS,
     DEFAULT_MAX_OUTPUT_BYTES,
     DEFAULT_MAX_PROCESSES,
+    DEFAULT_MAX_UPLOAD_BYTES,
     DEFAULT_MAX_WORKSPACE_BYTES,
     MAX_SETTINGS_BYTES,
     TERMINATE_GRACE_SECONDS,
@@ -53,6 +54,12 @@ _PLATFORM_NAMES: Final = {
     "S3_DATASETS_BUCKET": "s3_datasets_bucket",
     "S3_MODELS_BUCKET": "s3_models_bucket",
     "S3_ANNOTATIONS_BUCKET": "s3_annotations_bucket",
+    "RABBITMQ_HOST": "rabbitmq_host",
+    "RABBITMQ_PORT": "rabbitmq_port",
+    "RABBITMQ_USER": "rabbitmq_user",
+    "RABBITMQ_PASSWORD": "rabbitmq_password",
+    "RABBITMQ_VHOST": "rabbitmq_vhost",
+    "RABBITMQ_EXCHANGE": "rabbitmq_exchange",
 }
 _PLATFORM_BUCKETS: Final = {
     "default": "auto-ml-datasets",
@@ -110,6 +117,21 @@ class Settings(BaseModel):
         workspace_root: where workspaces are made.
         cpu_pool: the Prefect work pool of CPU training; `None` trains in the flow's own process.
         gpu_pool: likewise for GPU training.
+        max_executions: how many executions this machine carries out at once for `mtr serve` and `mtr bridge` where no
+            Prefect server is configured; further ones wait their turn.
+        base_url: the HTTP API's address as its clients reach it, such as `https://training.example`; empty is the one
+            that a request came to.
+        api_token: what write requests must bear; empty asks for none.
+        api_previous_token: a second token that is valid too, while clients change to a new one.
+        max_upload_bytes: the largest package that may be registered, packed and unpacked, by stream or direct upload.
+        rabbitmq_host: the broker's machine; empty is no broker.
+        rabbitmq_port: the broker's port.
+        rabbitmq_user: with `rabbitmq_password`, who we are to it.
+        rabbitmq_password: see `rabbitmq_user`.
+        rabbitmq_vhost: the broker's virtual host.
+        rabbitmq_exchange: the topic exchange of submissions and of what the platform is told.
+        rabbitmq_queue: the queue, and routing key, of submissions.
+        rabbitmq_heartbeat_seconds: the broker ends a connection that is silent for so long.
     """
 
     model_config: ClassVar[ConfigDict] = ConfigDict(
@@ -151,6 +173,21 @@ class Settings(BaseModel):
 
     cpu_pool: str | None = Field(default=None, min_length=1)
     gpu_pool: str | None = Field(default=None, min_length=1)
+    max_executions: int = Field(default=1, ge=1)
+
+    base_url: str = Field(default="", pattern=r"^(|https?://[^\s?#]+)$")
+    api_token: SecretStr = SecretStr("")
+    api_previous_token: SecretStr = SecretStr("")
+    max_upload_bytes: int = Field(default=DEFAULT_MAX_UPLOAD_BYTES, gt=0)
+
+    rabbitmq_host: str = ""
+    rabbitmq_port: int = Field(default=5672, ge=1, le=65_535)
+    rabbitmq_user: str = "guest"
+    rabbitmq_password: SecretStr = SecretStr("guest")
+    rabbitmq_vhost: str = Field(default="/", min_length=1)
+    rabbitmq_exchange: str = Field(default="auto_ml_exchange", min_length=1)
+    rabbitmq_queue: str = Field(default="training.code.execute", min_length=1)
+    rabbitmq_heartbeat_seconds: int = Field(default=60, ge=5, le=3600)
 
     @model_validator(mode="before")
     @classmethod
