@@ -51,6 +51,8 @@ STORE_SLOWEST_BYTES_PER_SECOND: Final = 64 * KIB
 STORE_STREAM_ALLOWANCE_SECONDS: Final = 60.0
 ABANDONED_WRITE_SECONDS: Final = 86_400.0
 """A staged write that is older belongs to a process that was killed; the longest upload takes hours."""
+MAX_REMEMBERED_OBJECTS: Final = 1_024
+"""Objects that were found right, by etag, so that further parts of them need no second hashing; some 300 bytes each."""
 MAX_SNAPSHOT_BYTES: Final = 4 * GIB
 """A pinned manifest: 10 000 000 items of 400 bytes."""
 

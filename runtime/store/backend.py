@@ -9,6 +9,9 @@ from contracts.errors import InvalidDocumentError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
+    from pathlib import Path
+
+    from runtime.store.spool import Spool
 
 LOGICAL_BUCKETS: Final = ("default", "datasets", "models", "annotations")
 
@@ -83,14 +86,27 @@ class Backend(Protocol):
                 known, it need not be read with care.
         """
 
-    def chunks(self, bucket: str, key: str, *, etag: str | None = None) -> Iterator[memoryview]:
-        """The object's bytes in order; a view is valid until the next one is asked for."""
+    def chunks(self, bucket: str, key: str, *, etag: str | None = None, start: int = 0) -> Iterator[memoryview]:
+        """The object's bytes in order, from byte `start` on; a view is valid until the next one is asked for."""
 
     def create(self, bucket: str, key: str, content: bytes) -> bool:
         """Puts `content` if the key does not exist; False, and no change, when it does."""
 
     def stage(self, bucket: str, key: str) -> StagedWrite:
         """Starts a large write."""
+
+    @property
+    def spool_folder(self) -> Path:
+        """Where files that are received belong, so that `adopt` need not copy them."""
+
+    def adopt(self, spool: Spool, bucket: str, key: str) -> bool | None:
+        """Makes the object of a spool without copying it; False, and no change, when the key exists.
+
+        None where that cannot be done: then its bytes have to be written like any others.
+        """
+
+    def file_of(self, bucket: str, key: str) -> Path | None:
+        """The object's own file, which nobody ever writes to; None where it has none on this machine."""
 
     def list(self, bucket: str, prefix: str) -> Iterator[tuple[str, ObjectStat]]:
         """Every object whose key starts with `prefix`, in no particular order."""

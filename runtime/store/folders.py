@@ -12,6 +12,7 @@ import errno
 import os
 import time
 import uuid
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from contracts.errors import (
@@ -27,9 +28,11 @@ from runtime.store.backend import LOGICAL_BUCKETS, ObjectStat
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
-    from pathlib import Path
+
+    from runtime.store.spool import Spool
 
 STAGING_FOLDER: Final = ".staging"
+SPOOL_FOLDER: Final = ".spool"
 OBJECT_MODE: Final = 0o444
 
 TICK_NS: Final = 50_000_000
@@ -105,13 +108,14 @@ class FolderBackend:
         except OSError as error:
             _raise_for(error, bucket, key)
 
-    def chunks(self, bucket: str, key: str, *, etag: str | None = None) -> Iterator[memoryview]:
+    def chunks(self, bucket: str, key: str, *, etag: str | None = None, start: int = 0) -> Iterator[memoryview]:
         """The file's bytes through one buffer."""
         buffer = memoryview(bytearray(CHUNK_BYTES))
         try:
             with open(self.path(bucket, key), "rb", buffering=0) as source:  # noqa: PTH123 - see stat
                 if etag is not None:
                     _require_etag(source.fileno(), etag, bucket, key)
+                source.seek(start)
                 while size := source.readinto(buffer):
                     yield buffer[:size]
         except OSError as error:
@@ -139,6 +143,23 @@ class FolderBackend:
         except OSError as error:
             _raise_for(error, bucket, key)
         return _StagedFile(descriptor, path, self.path(bucket, key), bucket, key)
+
+    @property
+    def spool_folder(self) -> Path:
+        """Beside the buckets, hence on the same file system."""
+        return self.root / SPOOL_FOLDER
+
+    def adopt(self, spool: Spool, bucket: str, key: str) -> bool:
+        """One more name for the file: its bytes were written when they arrived and are not written again."""
+        try:
+            spool.synchronize()
+        except OSError as error:
+            _raise_for(error, bucket, key)
+        return _link(os.fspath(spool.path), self.path(bucket, key), bucket, key)
+
+    def file_of(self, bucket: str, key: str) -> Path:
+        """The object is a file."""
+        return Path(self.path(bucket, key))
 
     def _sweep_once(self) -> None:
         """Removes what killed processes left staged; at the first write, so that nobody has to remember it."""
@@ -224,20 +245,9 @@ class _StagedFile:
         try:
             os.fdatasync(self._descriptor)
             self._close()
-            try:
-                os.link(self._path, self._target)
-            except FileNotFoundError:
-                os.makedirs(os.path.dirname(self._target), exist_ok=True)  # noqa: PTH103, PTH120 - see stat
-                os.link(self._path, self._target)
-        except FileExistsError:
-            if os.path.isfile(self._target):  # noqa: PTH113 - see stat
-                return False
-            raise _shadowed(self._bucket, self._key) from None
-        except NotADirectoryError:
-            raise _shadowed(self._bucket, self._key) from None
         except OSError as error:
             _raise_for(error, self._bucket, self._key)
-        return True
+        return _link(self._path, self._target, self._bucket, self._key)
 
     def abandon(self) -> None:
         """Removes the staged name; the object, if it was committed, keeps its own."""
@@ -251,6 +261,25 @@ class _StagedFile:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
+
+
+def _link(path: str, target: str, bucket: str, key: str) -> bool:
+    """Gives the file the key's name; False when the key exists."""
+    try:
+        try:
+            os.link(path, target)
+        except FileNotFoundError:
+            os.makedirs(os.path.dirname(target), exist_ok=True)  # noqa: PTH103, PTH120 - strings, as everywhere here
+            os.link(path, target)
+    except FileExistsError:
+        if os.path.isfile(target):  # noqa: PTH113 - see above
+            return False
+        raise _shadowed(bucket, key) from None
+    except NotADirectoryError:
+        raise _shadowed(bucket, key) from None
+    except OSError as error:
+        _raise_for(error, bucket, key)
+    return True
 
 
 def _walk(root: str, folder: str, prefix: str, now: int) -> Iterator[tuple[str, ObjectStat]]:

@@ -160,15 +160,21 @@ class ObjectStore:
             parts.append(bytes(chunk))
         return b"".join(parts)
 
-    def chunks(self, bucket: str, key: str) -> Iterator[memoryview]:
+    def chunks(self, bucket: str, key: str, *, etag: str | None = None, start: int = 0) -> Iterator[memoryview]:
         """The object's bytes in order, unverified; a view is valid until the next one is asked for.
+
+        Args:
+            bucket: logical bucket.
+            key: object key.
+            etag: what `stat` said; another object is refused.
+            start: the first byte that is wanted, below the object's size.
 
         Raises:
             ObjectMissingError: there is no such object.
-            ObjectChangedError: it was replaced while it was being read.
+            ObjectChangedError: it was replaced while it was being read, or is no longer that of `etag`.
         """
         require_address(bucket, key)
-        yield from self._backend.chunks(bucket, key)
+        yield from self._backend.chunks(bucket, key, etag=etag, start=start)
 
     def measure(self, bucket: str, key: str, *, known: ObjectStat | None = None) -> Pinned:
         """Reads and hashes every byte, and pins what was found.

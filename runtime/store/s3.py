@@ -46,9 +46,12 @@ from runtime.store.s3_administration import S3Administration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
+    from pathlib import Path
 
     from opendal.file import File
     from opendal.types import Metadata
+
+    from runtime.store.spool import Spool
 
 Answer = TypeVar("Answer")
 
@@ -116,8 +119,8 @@ class S3Settings:
 class S3Backend:
     """Objects in the real buckets of `settings`."""
 
-    def __init__(self, settings: S3Settings, deadlines: StoreDeadlines) -> None:
-        self._settings, self._deadlines = settings, deadlines
+    def __init__(self, settings: S3Settings, deadlines: StoreDeadlines, spool_folder: Path) -> None:
+        self._settings, self._deadlines, self.spool_folder = settings, deadlines, spool_folder
         self._swept: set[str] = set()
         self._quick_operators: dict[str, opendal.Operator] = {}
         self._listing_operators: dict[str, opendal.Operator] = {}
@@ -208,7 +211,7 @@ class S3Backend:
 
         return self._retried(attempt, bucket, key)
 
-    def chunks(self, bucket: str, key: str, *, etag: str | None = None) -> Iterator[memoryview]:
+    def chunks(self, bucket: str, key: str, *, etag: str | None = None, start: int = 0) -> Iterator[memoryview]:
         """One GET request, resumed where it breaks; never a mixture of two objects.
 
         1. Ask for the object's size and etag: the deadline follows from the one, every request is tied to the other.
@@ -221,7 +224,7 @@ class S3Backend:
         etag = etag or found.etag
         deadline = time.monotonic() + STORE_STREAM_ALLOWANCE_SECONDS + found.size_bytes / STORE_SLOWEST_BYTES_PER_SECOND
         buffer = memoryview(bytearray(CHUNK_BYTES))
-        position = 0
+        position = start
         tries = _Tries(self._deadlines.retry_seconds)
         while True:
             try:
@@ -265,6 +268,17 @@ class S3Backend:
         except _VENDOR_ERRORS as error:
             _raise_for(error, bucket, key)
         return _MultipartWrite(upload, bucket, key, lambda: self._drop_pending(bucket, key))
+
+    def adopt(self, spool: Spool, bucket: str, key: str) -> None:
+        """Never: its bytes are on this machine.
+
+        They could be sent while they are received, to a key of their own, and copied in the store once they were
+        checked. But the checks read an archive from its end, so they would all be fetched again; and no server copies
+        on the condition that the target does not exist. So they are received into a file, checked there and sent once.
+        """
+
+    def file_of(self, bucket: str, key: str) -> None:
+        """None: objects are elsewhere."""
 
     def list(self, bucket: str, prefix: str) -> Iterator[tuple[str, ObjectStat]]:
         """Pages of 1 000, each retried by itself: servers differ in their order, so a last key says nothing."""
