@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import tempfile
 import uuid
+from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from contracts.errors import (
@@ -23,10 +25,10 @@ from contracts.references import Pinned
 from runtime.store.backend import Backend, ObjectStat, require_address
 from runtime.store.folders import FolderBackend
 from runtime.store.parallel import for_each
+from runtime.store.spool import Spool, sweep
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
-    from pathlib import Path
 
     from runtime.settings import Settings
     from runtime.store.s3 import S3Settings, StoreDeadlines
@@ -45,6 +47,7 @@ class ObjectStore:
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
+        self._spools_swept = False
 
     @classmethod
     def local(cls, root: Path) -> Self:
@@ -52,11 +55,20 @@ class ObjectStore:
         return cls(FolderBackend(root))
 
     @classmethod
-    def s3(cls, settings: S3Settings, deadlines: StoreDeadlines | None = None) -> Self:
-        """A store in S3 buckets, which must exist (`ensure_buckets`)."""
+    def s3(
+        cls, settings: S3Settings, deadlines: StoreDeadlines | None = None, *, spool_folder: Path | None = None
+    ) -> Self:
+        """A store in S3 buckets, which must exist (`ensure_buckets`).
+
+        Args:
+            settings: where they are.
+            deadlines: how long it may take.
+            spool_folder: where what is received waits to be checked and sent; one of the system's by default.
+        """
         from runtime.store.s3 import S3Backend, StoreDeadlines  # noqa: PLC0415 - 40 ms that a local store need not pay
 
-        return cls(S3Backend(settings, deadlines or StoreDeadlines()))
+        folder = spool_folder or Path(tempfile.gettempdir()) / f"mtr-spool-{os.getuid()}"
+        return cls(S3Backend(settings, deadlines or StoreDeadlines(), folder))
 
     @property
     def identity(self) -> str:
@@ -255,9 +267,51 @@ class ObjectStore:
         """Calls `work` for every item, in as many threads as this store is worth; see `runtime.store.parallel`."""
         for_each(items, work, threads=self._backend.threads, on_tick=on_tick)
 
+    # --- receiving -------------------------------------------------------------------------------------------------
+
+    def spool(self) -> Spool:
+        """A file to receive bytes into, for a `with`; `publish_file` makes it an object, here without a second writing.
+
+        Raises:
+            StorageRefusedError: this machine's disk refuses.
+        """
+        if not self._spools_swept:
+            self._spools_swept = True
+            self.sweep_spools()
+        return Spool.create(self._backend.spool_folder)
+
+    def spool_object(self, bucket: str, key: str, *, max_bytes: int) -> Spool:
+        """A spool of the object's bytes as they are now, for a `with`: fetched, or linked where they are a file.
+
+        Raises:
+            ObjectTooLargeError: it has more than `max_bytes`; no more than that is read.
+            ObjectMissingError: there is no such object.
+            ObjectChangedError: it was replaced while it was being read.
+        """
+        size = self.stat(bucket, key).size_bytes
+        if size > max_bytes:
+            raise _too_large(bucket, key, size, max_bytes)
+        file = self._backend.file_of(bucket, key)
+        if file is not None:
+            return Spool.of_file(self._backend.spool_folder, file)
+        spool = self.spool()
+        try:
+            for chunk in self._backend.chunks(bucket, key):
+                spool.write(chunk)
+                if spool.size_bytes > max_bytes:  # replaced by a larger one since it was looked at
+                    raise _too_large(bucket, key, spool.size_bytes, max_bytes)  # noqa: TRY301 - one way out
+        except BaseException:
+            spool.discard()
+            raise
+        return spool
+
+    def sweep_spools(self) -> int:
+        """Afterwards nothing is left of what killed processes were receiving; answers how many files that were."""
+        return sweep(self._backend.spool_folder)
+
     # --- writing ---------------------------------------------------------------------------------------------------
 
-    def publish_file(self, source: Path, pinned: Pinned) -> bool:
+    def publish_file(self, source: Path | Spool, pinned: Pinned) -> bool:
         """Afterwards the key holds the pinned bytes; nobody ever saw a part of them there.
 
         1. Open the file once, not following a symbolic link, so that what is hashed is what is sent.
@@ -267,7 +321,8 @@ class ObjectStore:
         5. Where it exists, read the winner and compare digests.
 
         Args:
-            source: a regular file.
+            source: a regular file, or a spool of this store, whose bytes need not be hashed, nor in local folders
+                written, a second time.
             pinned: where it goes and what it is.
 
         Returns:
@@ -292,7 +347,13 @@ class ObjectStore:
                 return False
         raise _taken(pinned)  # taken away between the conditional put and the look: somebody deletes here
 
-    def _publish(self, source: Path, pinned: Pinned) -> bool:
+    def _publish(self, source: Path | Spool, pinned: Pinned) -> bool:
+        if isinstance(source, Spool):
+            _require_announced(source.path, pinned, source.sha256, source.size_bytes)
+            adopted = self._backend.adopt(source, pinned.bucket, pinned.key)
+            if adopted is not None:
+                return adopted
+            source = source.path
         descriptor = _open_source(source)
         try:
             if pinned.size_bytes <= SINGLE_PUT_BYTES:
@@ -339,6 +400,11 @@ class ObjectStore:
             if self._holds(pinned):
                 return False
         raise _taken(pinned)
+
+    def remove(self, bucket: str, key: str) -> None:
+        """Afterwards there is no such object. For what is certain to be nobody's: what is registered stays for ever."""
+        require_address(bucket, key)
+        self._backend.delete(bucket, key)
 
     def _put(self, content: bytes, bucket: str, key: str) -> bool:
         if len(content) <= SINGLE_PUT_BYTES:
@@ -404,7 +470,8 @@ def open_store(settings: Settings) -> ObjectStore:
             secret_key=settings.s3_secret_key.get_secret_value(),
             region=settings.s3_region,
             buckets=settings.buckets,
-        )
+        ),
+        spool_folder=settings.home / "spool",
     )
 
 
