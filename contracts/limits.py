@@ -97,6 +97,10 @@ MIN_FREE_DISK_BYTES: Final = 512 * MIB
 JOURNAL_OUTPUT_BURST: Final = 200
 JOURNAL_OUTPUT_LINES_PER_SECOND: Final = 20
 """Plain lines that a journal takes, at once and for long: what a person can follow. The output log has them all."""
+JOURNAL_PAGE_BYTES: Final = 64 * KIB
+"""What a follower is given at once, and holds: a thousand of them take 64 MiB."""
+MAX_TOLD_ENTRY_BYTES: Final = 1 * MIB
+"""An entry that a follower is given; a longer one, of a package that prints megabytes without a line's end, is only mentioned."""
 
 # This machine's own places (defaults; settings override them).
 DEFAULT_CACHE_MAX_BYTES: Final = 100 * GIB
