@@ -10,12 +10,10 @@
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import posixpath
 import shutil
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -29,7 +27,7 @@ from runtime.archive.structure import read_structure
 from runtime.archive.violations import Violations
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from types import TracebackType
 
     from runtime.archive.source import ArchiveSource
@@ -39,15 +37,6 @@ _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE_MODE = 0o644
 _FOLDER_MODE = 0o755
-
-
-@dataclass(frozen=True, slots=True)
-class ExtractedMember:
-    """One member's bytes in a file of their own."""
-
-    path: Path
-    sha256: str
-    size_bytes: int
 
 
 def extract(path: Path, destination: Path, limits: ArchiveLimits = CONTRACT_LIMITS) -> None:
@@ -85,23 +74,21 @@ def extract(path: Path, destination: Path, limits: ArchiveLimits = CONTRACT_LIMI
             shutil.rmtree(staging, ignore_errors=True)  # gone already when it took the destination's name
 
 
-def extract_member(
-    path: Path, member_path: str, destination: Path, limits: ArchiveLimits = CONTRACT_LIMITS
-) -> ExtractedMember:
-    """Afterwards `destination` is a new file with exactly the member's bytes, or it does not exist.
+def read_member(
+    path: Path, member_path: str, write: Callable[[bytes], object], limits: ArchiveLimits = CONTRACT_LIMITS
+) -> None:
+    """Hands the member's bytes to `write`, in order; it is certain that they were exactly those when this returns.
 
     Args:
         path: the ZIP file.
         member_path: the member's path in the archive, as a manifest names it.
-        destination: a file that is not there yet, in an existing folder.
+        write: takes one piece after the other.
         limits: what reading the archive may cost; the contract's by default.
 
     Raises:
         ArchiveRejectedError: the archive breaks rules, or the member's bytes are not what it declares.
         ArchiveTooLargeError: it is over a size limit, packed or unpacked.
-        ConflictError: `destination` exists.
         NotFoundError: the archive has no such file, or there is no readable archive at `path`.
-        WorkspaceLimitError: the disk is full.
     """
     with open_archive(path, limits.max_packed_bytes) as source:
         violations = Violations(source.name)
@@ -116,15 +103,13 @@ def extract_member(
                 hint="`mtr package inspect FILE` shows the manifest that names the files.",
                 context={"archive": source.name, "member": member_path},
             )
-        with refusals_named(destination):
-            digest = _write_member(source, member, destination, violations)
         try:
-            violations.raise_if_any()
-            source.require_unchanged()
-        except BaseException:
-            destination.unlink()
-            raise
-        return ExtractedMember(destination, digest, member.size_bytes)
+            for piece in unpack(source, member):
+                write(piece)
+        except ContentError as error:
+            violations.add(member.path, str(error))
+        violations.raise_if_any()
+        source.require_unchanged()
 
 
 def _write_all(source: ArchiveSource, members: Sequence[Member], root: Path, violations: Violations) -> None:
@@ -151,26 +136,6 @@ def _pass(source: ArchiveSource, member: Member, violations: Violations) -> None
             pass
     except ContentError as error:
         violations.add(member.path, str(error))
-
-
-def _write_member(source: ArchiveSource, member: Member, destination: Path, violations: Violations) -> str:
-    digest = hashlib.sha256()
-    try:
-        descriptor = os.open(destination, _FILE_FLAGS, _FILE_MODE)
-    except FileExistsError as error:
-        raise _occupied(destination) from error
-    try:
-        for piece in unpack(source, member):
-            digest.update(piece)
-            _write(descriptor, piece)
-    except ContentError as error:
-        violations.add(member.path, str(error))
-    except BaseException:
-        destination.unlink()
-        raise
-    finally:
-        os.close(descriptor)
-    return digest.hexdigest()
 
 
 def _write(descriptor: int, content: bytes) -> None:

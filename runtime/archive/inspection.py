@@ -79,12 +79,16 @@ class ModelPackageArchive:
     manifest: ModelPackageManifest
 
 
-def inspect_package(path: Path, limits: ArchiveLimits = CONTRACT_LIMITS) -> PackageArchive:
+def inspect_package(
+    path: Path, limits: ArchiveLimits = CONTRACT_LIMITS, *, sha256: str | None = None, name: str | None = None
+) -> PackageArchive:
     """The code package at `path`: whatever is returned keeps every ZIP rule and has a valid manifest.
 
     Args:
         path: the ZIP file.
         limits: what reading it may cost; the contract's by default.
+        sha256: its digest, where it is known: hashing a large file once more takes seconds.
+        name: what messages call it; by default the file's name.
 
     Raises:
         ArchiveRejectedError: it breaks rules; `context["violations"]` lists all that could be found.
@@ -92,19 +96,25 @@ def inspect_package(path: Path, limits: ArchiveLimits = CONTRACT_LIMITS) -> Pack
         InvalidDocumentError: its manifest breaks the contract.
         NotFoundError: there is no readable file at `path`.
     """
-    report, manifest, files = _inspect(path, limits, package.MANIFEST_NAME, PackageManifest, is_code=True)
-    violations = Violations(path.name)
+    report, manifest, files = _inspect(
+        path, limits, package.MANIFEST_NAME, PackageManifest, is_code=True, sha256=sha256, name=name
+    )
+    violations = Violations(name or path.name)
     _require_files(files, {"entrypoint": manifest.entrypoint}, package.MANIFEST_NAME, violations)
     violations.raise_if_any()
     return PackageArchive(report, manifest)
 
 
-def inspect_model_package(path: Path, limits: ArchiveLimits = CONTRACT_LIMITS) -> ModelPackageArchive:
+def inspect_model_package(
+    path: Path, limits: ArchiveLimits = CONTRACT_LIMITS, *, sha256: str | None = None, name: str | None = None
+) -> ModelPackageArchive:
     """The model package at `path`: whatever is returned keeps every ZIP rule, and the files that it names have bytes.
 
     Args:
         path: the ZIP file.
         limits: what reading it may cost; the contract's by default.
+        sha256: its digest, where it is known: hashing a large file once more takes seconds.
+        name: what messages call it; by default the file's name.
 
     Raises:
         ArchiveRejectedError: it breaks rules; `context["violations"]` lists all that could be found.
@@ -112,11 +122,13 @@ def inspect_model_package(path: Path, limits: ArchiveLimits = CONTRACT_LIMITS) -
         InvalidDocumentError: its manifest breaks the contract.
         NotFoundError: there is no readable file at `path`.
     """
-    report, manifest, files = _inspect(path, limits, model_package.MANIFEST_NAME, ModelPackageManifest, is_code=False)
+    report, manifest, files = _inspect(
+        path, limits, model_package.MANIFEST_NAME, ModelPackageManifest, is_code=False, sha256=sha256, name=name
+    )
     named = {"artifact_path": manifest.artifact_path}
     if manifest.resume_checkpoint_path is not None:
         named["resume_checkpoint_path"] = manifest.resume_checkpoint_path
-    violations = Violations(path.name)
+    violations = Violations(name or path.name)
     _require_files(files, named, model_package.MANIFEST_NAME, violations)
     violations.raise_if_any()
     return ModelPackageArchive(report, manifest)
@@ -144,9 +156,16 @@ D = TypeVar("D", bound="Document")
 
 
 def _inspect(
-    path: Path, limits: ArchiveLimits, manifest_name: str, contract: type[D], *, is_code: bool
+    path: Path,
+    limits: ArchiveLimits,
+    manifest_name: str,
+    contract: type[D],
+    *,
+    is_code: bool,
+    sha256: str | None,
+    name: str | None,
 ) -> tuple[ArchiveReport, D, dict[str, Member]]:
-    with open_archive(path, limits.max_packed_bytes) as source:  # 1
+    with open_archive(path, limits.max_packed_bytes, name) as source:  # 1
         violations = Violations(source.name)
         members = read_structure(source, limits, violations)  # 2
         files = {member.path: member for member in members if not member.is_folder}
@@ -167,7 +186,7 @@ def _inspect(
                 violations.add(member.path, str(error))
         violations.raise_if_any()
         report = ArchiveReport(
-            sha256=source.sha256(),
+            sha256=sha256 or source.sha256(),
             size_bytes=source.size_bytes,
             file_count=len(files),
             uncompressed_bytes=sum(member.size_bytes for member in members),

@@ -71,18 +71,20 @@ class ArchiveSource:
 
 
 @contextmanager
-def open_archive(path: Path, max_bytes: int) -> Iterator[ArchiveSource]:
+def open_archive(path: Path, max_bytes: int, name: str | None = None) -> Iterator[ArchiveSource]:
     """The regular file at `path`, open for reading inside the `with`.
 
     Args:
         path: the ZIP file; a symbolic link to one is followed, since its owner named it.
         max_bytes: the largest size that is opened.
+        name: what messages call it; by default the file's name.
 
     Raises:
         NotFoundError: there is no such file, or it may not be read.
         ArchiveRejectedError: it is a folder, a device, a pipe or a socket.
         ArchiveTooLargeError: it is larger than `max_bytes`.
     """
+    name = name or path.name
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe must not block the open
     except OSError as error:
@@ -95,16 +97,16 @@ def open_archive(path: Path, max_bytes: int) -> Iterator[ArchiveSource]:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
             raise ArchiveRejectedError(
-                f"{path.name} is refused: it is not a regular file",
+                f"{name} is refused: it is not a regular file",
                 hint="Give a ZIP file; `mtr package build FOLDER` makes one from a folder.",
-                context={"archive": path.name, "violations": [{"path": "", "message": "not a regular file"}]},
+                context={"archive": name, "violations": [{"path": "", "message": "not a regular file"}]},
             )
         if found.st_size > max_bytes:
             raise ArchiveTooLargeError(
-                f"{path.name} has {found.st_size} bytes, the limit is {max_bytes}",
+                f"{name} has {found.st_size} bytes, the limit is {max_bytes}",
                 hint="Leave data and weights out of the package: data belongs in a data set, weights in a model package.",
-                context={"archive": path.name, "size_bytes": found.st_size, "limit_bytes": max_bytes},
+                context={"archive": name, "size_bytes": found.st_size, "limit_bytes": max_bytes},
             )
-        yield ArchiveSource(descriptor, path.name)
+        yield ArchiveSource(descriptor, name)
     finally:
         os.close(descriptor)

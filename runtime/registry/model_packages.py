@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import tempfile
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from contracts.base import SHA256_PATTERN, validate
@@ -13,14 +11,17 @@ from contracts.errors import NotFoundError
 from contracts.model_package import ModelPackageManifest
 from contracts.references import Pinned
 from contracts.submission import ModelArtifact
-from runtime.archive.extraction import extract_member
+from runtime.archive.extraction import read_member
 from runtime.archive.inspection import inspect_model_package
 from runtime.archive.limits import CONTRACT_LIMITS, ArchiveLimits
-from runtime.registry.registrations import RECORD_NAME, Records, broken, file_name
+from runtime.registry.registrations import RECORD_NAME, Given, Records, broken, file_name
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from runtime.registry.registrations import StoredRegistration
     from runtime.store.objects import ObjectStore
+    from runtime.store.spool import Spool
 
 BUCKET = "models"
 PREFIX = "training-code-runtime/model-packages/"
@@ -56,16 +57,12 @@ class ModelPackages:
     Every method may raise `StorageUnavailableError`, and is safe to call again then.
     """
 
-    def __init__(
-        self, store: ObjectStore, limits: ArchiveLimits = CONTRACT_LIMITS, *, scratch: Path | None = None
-    ) -> None:
-        """`scratch` is the folder in which one model at a time is unpacked; the system's by default."""
+    def __init__(self, store: ObjectStore, limits: ArchiveLimits = CONTRACT_LIMITS) -> None:
         self._store = store
         self._limits = limits
-        self._scratch = scratch
         self._records = Records(store, BUCKET, PREFIX, ModelPackageManifest, _check_record)
 
-    def register(self, zip_path: Path, *, archive_name: str) -> RegisteredModelPackage:
+    def register(self, source: Path | Spool, *, archive_name: str) -> RegisteredModelPackage:
         """Afterwards the archive, its model and its checkpoint can be used as model input.
 
         1. Inspect the archive by all rules.
@@ -73,26 +70,27 @@ class ModelPackages:
         3. Publish the archive and the files that it names, then the small record.
 
         Args:
-            zip_path: the archive.
+            source: the archive; a spool of the same store is published without being copied.
             archive_name: the file name that it came with.
 
         Raises:
             ArchiveRejectedError, ArchiveTooLargeError, InvalidDocumentError, NotFoundError: as
                 `inspect_model_package`.
         """
-        inspected = inspect_model_package(zip_path, self._limits)
+        given = Given.of(source, archive_name)
+        inspected = inspect_model_package(given.path, self._limits, sha256=given.sha256, name=given.name)
         manifest, report = inspected.manifest, inspected.report
         archive = Pinned(BUCKET, f"{PREFIX}{report.sha256}/source.zip", report.sha256, report.size_bytes)
         record_key = _record_key(report.sha256)
         stored = self._records.find(record_key)
         if stored is not None and self._is_whole(stored):
             return _registered(stored, created=False)
-        self._store.publish_file(zip_path, archive)
-        model = self._publish_member(zip_path, archive, manifest.artifact_path, f"initialize.{manifest.format}")
+        self._store.publish_file(source, archive)
+        model = self._publish_member(given.path, archive, manifest.artifact_path, f"initialize.{manifest.format}")
         checkpoint = None
         if manifest.resume_checkpoint_path is not None:
             checkpoint = self._publish_member(
-                zip_path, archive, manifest.resume_checkpoint_path, f"resume-checkpoint.{manifest.format}"
+                given.path, archive, manifest.resume_checkpoint_path, f"resume-checkpoint.{manifest.format}"
             )
         registration = {
             "manifest": manifest.to_document(),
@@ -138,10 +136,10 @@ class ModelPackages:
         return [_registered(one, created=False) for one in stored]
 
     def _publish_member(self, zip_path: Path, archive: Pinned, member: str, name: str) -> Pinned:
-        with tempfile.TemporaryDirectory(prefix="mtr-model-", dir=self._scratch) as scratch:
-            extracted = extract_member(zip_path, member, Path(scratch) / "member", self._limits)
-            pinned = Pinned(BUCKET, f"{PREFIX}{archive.sha256}/{name}", extracted.sha256, extracted.size_bytes)
-            self._store.publish_file(extracted.path, pinned)
+        with self._store.spool() as spool:
+            read_member(zip_path, member, spool.write, self._limits)
+            pinned = Pinned(BUCKET, f"{PREFIX}{archive.sha256}/{name}", spool.sha256, spool.size_bytes)
+            self._store.publish_file(spool, pinned)
         return pinned
 
     def _is_whole(self, stored: StoredRegistration[ModelPackageManifest]) -> bool:

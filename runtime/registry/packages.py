@@ -12,7 +12,7 @@ from contracts.package import PackageManifest
 from contracts.references import Pinned
 from runtime.archive.inspection import inspect_package
 from runtime.archive.limits import CONTRACT_LIMITS, ArchiveLimits
-from runtime.registry.registrations import RECORD_NAME, Records, broken, file_name
+from runtime.registry.registrations import RECORD_NAME, Given, Records, broken, file_name
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from runtime.archive.inspection import PackageArchive
     from runtime.registry.registrations import StoredRegistration
     from runtime.store.objects import ObjectStore
+    from runtime.store.spool import Spool
 
 BUCKET = "default"
 PREFIX = "training-code-runtime/packages/"
@@ -53,33 +54,36 @@ class Packages:
         self._limits = limits
         self._records = Records(store, BUCKET, PREFIX, PackageManifest, _check_record)
 
-    def register(self, zip_path: Path, *, archive_name: str) -> Registered:
+    def register(self, source: Path | Spool, *, archive_name: str) -> Registered:
         """Afterwards the archive's key and version stand for exactly its bytes.
 
         1. Inspect the archive by all rules.
         2. Where the version is registered already: the same digest is answered as it stands, another is a conflict.
         3. Publish the archive under its digest, then claim the version with the small record.
-        4. Where somebody else claimed it first, compare with what they wrote.
+        4. Where somebody else claimed it first, compare with what they wrote; what this call published for nothing goes.
 
         Args:
-            zip_path: the archive.
+            source: the archive; a spool of the same store is published without being copied.
             archive_name: the file name that it came with.
 
         Raises:
             ArchiveRejectedError, ArchiveTooLargeError, InvalidDocumentError, NotFoundError: as `inspect_package`.
             ConflictError: the version stands for another archive, which stays.
         """
-        inspected = inspect_package(zip_path, self._limits)
+        given = Given.of(source, archive_name)
+        inspected = inspect_package(given.path, self._limits, sha256=given.sha256, name=given.name)
         manifest, archive = inspected.manifest, _place(inspected)
         record_key = _record_key(manifest.key, manifest.version)
         stored = self._records.find(record_key)
-        created = False
+        created = published = False
         if stored is None:
-            self._store.publish_file(zip_path, archive)
+            published = self._store.publish_file(source, archive)
             created, stored = self._records.claim(record_key, _registration(inspected, archive, archive_name))
+        if published and stored.archive != archive:
+            self._store.remove(archive.bucket, archive.key)
         _require_same(stored, archive)
         if not created and not self._store.exists(stored.archive.bucket, stored.archive.key):
-            self._store.publish_file(zip_path, stored.archive)  # the same bytes: heals a store that lost them
+            self._store.publish_file(source, stored.archive)  # the same bytes: heals a store that lost them
         return Registered(created, stored.registration, stored.archive, stored.manifest)
 
     def store_development(self, zip_path: Path, *, archive_name: str) -> Registered:

@@ -18,9 +18,11 @@ from contracts.errors import ConflictError, InvalidDocumentError, ObjectMissingE
 from contracts.limits import MAX_RECORD_BYTES
 from contracts.objects import PinnedReference
 from contracts.strict_json import dump_canonical, parse
+from runtime.store.spool import Spool
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from contracts.references import Pinned
     from runtime.store.objects import ObjectStore
@@ -119,6 +121,28 @@ class Records(Generic[Manifest]):
         keys = (key for key in self._store.list(self._bucket, self._prefix) if key.endswith("/" + RECORD_NAME))
         with ThreadPoolExecutor(_READERS) as readers:
             return list(readers.map(self.read, keys))
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """An archive as it was given to be registered: a file, or a spool that was hashed when it arrived.
+
+    Attributes:
+        path: where it is.
+        sha256: its digest, where it is known.
+        name: what messages call it; None is the file's name.
+    """
+
+    path: Path
+    sha256: str | None
+    name: str | None
+
+    @classmethod
+    def of(cls, source: Path | Spool, archive_name: str) -> Given:
+        """What `source` is known to be; a spool has no name but that of the archive in it."""
+        if isinstance(source, Spool):
+            return cls(source.path, source.sha256, file_name(archive_name, "the archive"))
+        return cls(source, None, None)
 
 
 def file_name(archive_name: str, default: str) -> str:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import hashlib
 import os
 import stat
 import threading
@@ -10,7 +9,7 @@ import pytest
 
 from contracts.errors import ArchiveRejectedError, ConflictError, NotFoundError, WorkspaceLimitError
 from runtime.archive import extraction
-from runtime.archive.extraction import extract, extract_member
+from runtime.archive.extraction import extract, read_member
 from runtime.archive.source import ArchiveSource
 from tests.assets.hostile_zips import DEFLATED, Entry, Header, Zip, honest, model_zip, package_zip
 
@@ -152,15 +151,14 @@ def test_of_two_that_unpack_to_one_place_one_wins_with_everything(package: Path,
     assert {entry.name for entry in tmp_path.iterdir()} == {"package.zip", "code"}
 
 
-def test_one_member_is_unpacked_with_its_digest(tmp_path: Path) -> None:
+def test_one_member_is_read_in_pieces(tmp_path: Path) -> None:
     path = tmp_path / "model.zip"
     path.write_bytes(model_zip())
+    pieces: list[bytes] = []
 
-    member = extract_member(path, "weights/model.npz", tmp_path / "model.npz")
+    read_member(path, "weights/model.npz", pieces.append)
 
-    assert (tmp_path / "model.npz").read_bytes() == b"model" * 1000
-    assert member.size_bytes == 5000
-    assert member.sha256 == hashlib.sha256(b"model" * 1000).hexdigest()
+    assert b"".join(pieces) == b"model" * 1000
 
 
 def test_a_member_that_is_not_there_is_not_found(tmp_path: Path) -> None:
@@ -168,25 +166,12 @@ def test_a_member_that_is_not_there_is_not_found(tmp_path: Path) -> None:
     path.write_bytes(model_zip())
 
     with pytest.raises(NotFoundError, match="has no file weights"):
-        extract_member(path, "weights", tmp_path / "model.npz")
+        read_member(path, "weights", bytes)
 
 
-def test_a_member_is_not_unpacked_over_a_file(tmp_path: Path) -> None:
-    path = tmp_path / "model.zip"
-    path.write_bytes(model_zip())
-    (tmp_path / "model.npz").write_text("mine")
-
-    with pytest.raises(ConflictError):
-        extract_member(path, "weights/model.npz", tmp_path / "model.npz")
-
-    assert (tmp_path / "model.npz").read_text() == "mine"
-
-
-def test_a_damaged_member_leaves_no_file(tmp_path: Path) -> None:
+def test_a_damaged_member_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "package.zip"
     path.write_bytes(package_zip(Entry(b"bad.bin", b"x" * 9000, DEFLATED, both=Header(crc32=1))))
 
     with pytest.raises(ArchiveRejectedError, match=r"bad\.bin"):
-        extract_member(path, "bad.bin", tmp_path / "bad.bin")
-
-    assert not (tmp_path / "bad.bin").exists()
+        read_member(path, "bad.bin", bytes)

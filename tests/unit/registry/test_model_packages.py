@@ -145,13 +145,24 @@ def test_a_refused_archive_leaves_nothing_in_the_store(local_store: ObjectStore,
     assert list(local_store.list("models", "training-code-runtime/")) == []
 
 
-def test_nothing_is_left_in_the_scratch_folder(local_store: ObjectStore, tmp_path: Path) -> None:
-    scratch = tmp_path / "scratch"
-    scratch.mkdir()
+def test_nothing_is_left_of_what_was_unpacked(local_store: ObjectStore, tmp_path: Path) -> None:
+    ModelPackages(local_store).register(archive(tmp_path), archive_name="start.zip")
 
-    ModelPackages(local_store, scratch=scratch).register(archive(tmp_path), archive_name="start.zip")
+    assert list((tmp_path / "store" / ".spool").iterdir()) == []
 
-    assert list(scratch.iterdir()) == []
+
+def test_a_received_archive_is_registered_with_its_model_and_checkpoint(any_store: ObjectStore, tmp_path: Path) -> None:
+    content = archive(tmp_path).read_bytes()
+    with any_store.spool() as spool:
+        spool.write(content)
+        registered = ModelPackages(any_store).register(spool, archive_name="start.zip")
+
+    assert registered.created
+    assert any_store.read_verified(registered.archive, max_bytes=1 << 20) == content
+    assert registered.resume_artifact is not None
+    for artifact, expected in ((registered.initialize_artifact, MODEL), (registered.resume_artifact, CHECKPOINT)):
+        pinned = validate(ModelArtifact, artifact).object.pinned()
+        assert any_store.read_verified(pinned, max_bytes=1 << 20) == expected
 
 
 def test_a_model_package_is_found_by_its_digest(any_store: ObjectStore, tmp_path: Path) -> None:

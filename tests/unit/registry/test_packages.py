@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -175,6 +176,32 @@ def test_who_loses_the_race_with_another_archive_is_told_of_the_winner(
 
     with pytest.raises(ConflictError, match=winner.archive.sha256[:12]):
         loser.register(archive(tmp_path, b"late = True\n"), archive_name="loser.zip")
+
+    assert sorted(stored(local_store)) == sorted(
+        [winner.archive.key, f"{PREFIX}/digits/0.1.0/registration.json"]
+    )  # nothing of the loser's
+
+
+def test_a_received_archive_is_registered_with_its_bytes(any_store: ObjectStore, tmp_path: Path) -> None:
+    content = archive(tmp_path).read_bytes()
+    with any_store.spool() as spool:
+        spool.write(content)
+        registered = Packages(any_store).register(spool, archive_name="digits.zip")
+
+    assert registered.created
+    assert registered == replace(Packages(any_store).find("digits", "0.1.0"), created=True)
+    assert any_store.read_verified(registered.archive, max_bytes=1 << 20) == content
+
+
+def test_a_received_archive_that_is_refused_is_named_as_it_came(local_store: ObjectStore) -> None:
+    content = Zip([manifest_entry(), Entry(b"train.py", CODE), Entry(b".env", b"x")]).build()
+
+    with local_store.spool() as spool:
+        spool.write(content)
+        with pytest.raises(ArchiveRejectedError, match=r"digits\.zip is refused"):
+            Packages(local_store).register(spool, archive_name="C:\\Users\\me\\digits.zip")
+
+    assert stored(local_store) == []
 
 
 def test_a_lost_archive_is_healed_by_registering_it_again(local_store: ObjectStore, tmp_path: Path) -> None:
