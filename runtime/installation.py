@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
+    from runtime.archive.limits import ArchiveLimits
     from runtime.ledger import Ledger
     from runtime.materialization.cache import Cache
     from runtime.registry.dataset_names import DatasetNames
@@ -86,18 +87,26 @@ class Installation:
         return self._once("cache", lambda: Cache(self.settings.cache_root, self.settings.cache_max_bytes))
 
     @property
+    def archive_limits(self) -> ArchiveLimits:
+        """What a package may cost that is registered here, or run."""
+        from runtime.archive.limits import ArchiveLimits
+
+        most = self.settings.max_upload_bytes
+        return ArchiveLimits(max_packed_bytes=most, max_unpacked_bytes=most)
+
+    @property
     def packages(self) -> Packages:
         """Registered code packages."""
         from runtime.registry.packages import Packages
 
-        return self._once("packages", lambda: Packages(self.store))
+        return self._once("packages", lambda: Packages(self.store, self.archive_limits))
 
     @property
     def model_packages(self) -> ModelPackages:
         """Registered model packages."""
         from runtime.registry.model_packages import ModelPackages
 
-        return self._once("model_packages", lambda: ModelPackages(self.store))
+        return self._once("model_packages", lambda: ModelPackages(self.store, self.archive_limits))
 
     @property
     def snapshots(self) -> Snapshots:

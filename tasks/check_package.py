@@ -38,7 +38,7 @@ def check_package(run: Run, submission: TrainingCodeSubmission) -> PackageManife
             context={"package": submission.package.sha256, "package_archive": pinned.sha256},
         )
     with run.installation.cache.object_path(pinned, run.installation.store) as archive:
-        inspected = inspect_package(archive)
+        inspected = inspect_package(archive, run.installation.archive_limits, sha256=pinned.sha256)
     show_markdown("package", _markdown(inspected.manifest, inspected.report), "The package that runs")
     return inspected.manifest
 

@@ -74,7 +74,7 @@ def materialize_inputs(run: Run, plan: Plan, attempt: int, held: contextlib.Exit
         archive = entered.enter_context(
             run.installation.cache.object_path(submission.package_archive.pinned(), run.installation.store)
         )
-        extract(archive, workspace.code)
+        extract(archive, workspace.code, run.installation.archive_limits)
 
         dataset = _materialize_dataset(run, plan, entered)
         manifest = plan.dataset.to_document()
