@@ -53,6 +53,12 @@ ABANDONED_WRITE_SECONDS: Final = 86_400.0
 """A staged write that is older belongs to a process that was killed; the longest upload takes hours."""
 MAX_REMEMBERED_OBJECTS: Final = 1_024
 """Objects that were found right, by etag, so that further parts of them need no second hashing; some 300 bytes each."""
+MAX_DIRECT_UPLOAD_BYTES: Final = 5 * GIB
+"""The largest object that S3 takes by one PUT."""
+UPLOAD_SECONDS: Final = 86_400.0
+"""A direct upload's time, from its beginning to its completion: 5 GiB at the slowest rate that a store is given."""
+ABANDONED_UPLOAD_SECONDS: Final = 2 * UPLOAD_SECONDS
+"""An upload that is older is reaped: expired, or completed, a day ago, so that its client has been able to learn of it."""
 MAX_SNAPSHOT_BYTES: Final = 4 * GIB
 """A pinned manifest: 10 000 000 items of 400 bytes."""
 
@@ -116,6 +122,32 @@ LEDGER_BUSY_SECONDS: Final = 30.0
 CLAIM_EXPIRY_SECONDS: Final = 90.0
 """An owner on another machine that has been silent for so long has lost its execution; it reports every 15 s."""
 
+# The HTTP API's long answers.
+DOWNLOADS_READ_AT_ONCE: Final = 16
+"""Pieces of downloads that are read from the store at the same moment; each takes a thread for milliseconds."""
+JOURNALS_READ_AT_ONCE: Final = 4
+"""Pages of journals, likewise: a page takes a fraction of a millisecond."""
+FOLLOW_POLL_SECONDS: Final = 0.25
+"""How often a follower looks whether a journal has grown; a look costs microseconds."""
+FOLLOW_HEARTBEAT_SECONDS: Final = 15.0
+"""Proxies commonly end a connection that says nothing for 30 to 60 s."""
+MAX_LISTED: Final = 1_000
+"""Entries of one page of a list; a page of executions is under 2 MiB."""
+MAX_RUN_ENTRIES: Final = 10_000
+"""Events, and log lines, that the answer of a synchronous run carries, the last ones; all of them are in the journal."""
+PROBE_SECONDS: Final = 2.0
+"""For a dependency to answer `/ready`; a healthy one needs milliseconds, and whoever asks waits for it."""
+PROBE_MEMORY_SECONDS: Final = 1.0
+"""For so long an answer of `/ready` is given again, so that asking often costs the dependencies nothing."""
+
+# What the platform is told.
+MAX_TOLD_CHARACTERS: Final = 16_000
+"""Of one log message (wire contract)."""
+MAX_TOLD_LOGS: Final = 10_000
+"""Log messages of one execution: one every 9 s for a day. A broker and a task's page are no log store; the journal is."""
+TOLD_LINES_AT_ONCE: Final = 10
+"""New lines of one look, a second, that become a message each; of more, those of one level are joined."""
+
 # ONNX files, opened in a process of their own.
 MAX_ONNX_BYTES: Final = 2 * GIB - 1
 """Protobuf holds no more; a larger model would need files beside it, and an artifact is one file."""
@@ -137,3 +169,12 @@ MAX_COCO_BYTES: Final = 2 * GIB
 """A COCO file, parsed in memory at some five times its size; the largest in common use has 0.5 GiB."""
 IMPORT_THREADS: Final = 16
 """Files that are hashed and uploaded at once; near stores gain nothing above it."""
+
+# Having accepted executions carried out.
+DISPATCH_SWEEP_SECONDS: Final = 30.0
+"""How long an execution waits at most whose acceptor died before it could ring; a look costs one query."""
+DISPATCH_UNTOLD_SECONDS: Final = 30.0
+"""An execution that nobody rang for is left so long to its acceptor, which may be about to carry it out itself."""
+DISPATCH_FIRST_PAUSE_SECONDS: Final = 10.0
+DISPATCH_LONGEST_PAUSE_SECONDS: Final = 300.0
+"""Between two starts of an execution that came to no end, doubled from the first to the longest: a start costs ten seconds of a core."""

@@ -27,7 +27,7 @@ from services.cli.execution_views import (
     exit_code,
     summary_document,
 )
-from services.cli.following import carry_out, detach, entry_text
+from services.cli.following import carry_out, entry_text
 from services.cli.options import (
     Cpus,
     Detach,
@@ -216,7 +216,7 @@ def retry(
         )
         new = accepted.execution.execution_id
         terminal.note(f"execution {new} tries {earlier.execution_id} again")
-        ended = detach(here, new) if detached else carry_out(here, new, terminal)
+        ended = orchestrator.detach(here, new) if detached else carry_out(here, new, terminal)
         attempts = here.ledger.attempts(new)
         terminal.answer(ended.to_document(), *execution_views(ended, attempts))
         return exit_code(ended, attempts)

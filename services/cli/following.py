@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import signal
-import subprocess
-import sys
 import threading
 from typing import TYPE_CHECKING, Any, Final
 
@@ -48,27 +46,6 @@ def carry_out(here: Installation, execution_id: str, terminal: Terminal) -> Exec
                 fault.hint += f" `mtr executions resume {execution_id}` then goes on where it stopped."
                 fault.context.setdefault("execution_id", execution_id)
                 raise
-    return here.ledger.get(execution_id)
-
-
-def detach(here: Installation, execution_id: str) -> Execution:
-    """Afterwards another process takes the execution to its end, whatever becomes of this one.
-
-    On a Prefect server with our deployments it is their worker, else a process of its own on this machine.
-    """
-    if orchestrator.has_deployments(here.settings):
-        orchestrator.run_deployed(here, execution_id)
-    else:
-        log = Journal.of(here.settings.executions_root, execution_id).path.with_name("detached.log")
-        log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with log.open("ab") as output:
-            subprocess.Popen(
-                [sys.executable, "-m", "services.cli", "executions", "resume", execution_id],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-            )
     return here.ledger.get(execution_id)
 
 

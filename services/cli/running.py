@@ -24,8 +24,9 @@ from runtime.requests import (
     read_parameters,
 )
 from runtime.sizes import readable_size
+from services import orchestrator
 from services.cli.execution_views import execution_views, exit_code
-from services.cli.following import carry_out, detach
+from services.cli.following import carry_out
 from services.cli.options import Cpus, Detach, Gpus, Json, Memory, Timeout, command_group, example
 from services.cli.terminal import Terminal, facts, human_seconds
 
@@ -111,7 +112,7 @@ def run(
             request.submission, model_name=model_name or found_package.manifest.key, label=request.label
         )
         execution_id = accepted.execution.execution_id
-        execution = detach(here, execution_id) if detached else carry_out(here, execution_id, terminal)
+        execution = orchestrator.detach(here, execution_id) if detached else carry_out(here, execution_id, terminal)
         attempts = here.ledger.attempts(execution_id)
         terminal.answer(execution.to_document(), *execution_views(execution, attempts))
         return exit_code(execution, attempts)

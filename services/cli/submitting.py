@@ -12,8 +12,9 @@ from contracts.base import validate
 from contracts.submission import TrainingCodeSubmission
 from runtime.installation import Installation
 from runtime.requests import read_document
+from services import orchestrator
 from services.cli.execution_views import execution_views, exit_code
-from services.cli.following import carry_out, detach
+from services.cli.following import carry_out
 from services.cli.options import Detach, Json, command_group, example
 from services.cli.terminal import Terminal
 
@@ -36,7 +37,7 @@ def submit(
             terminal.note(f"execution {execution.execution_id} is known: {execution.state}")
         if not execution.ended:
             execution_id = execution.execution_id
-            execution = detach(here, execution_id) if detached else carry_out(here, execution_id, terminal)
+            execution = orchestrator.detach(here, execution_id) if detached else carry_out(here, execution_id, terminal)
         attempts = here.ledger.attempts(execution.execution_id)
         terminal.answer(execution.to_document(), *execution_views(execution, attempts))
         return exit_code(execution, attempts)

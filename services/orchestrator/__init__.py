@@ -4,16 +4,19 @@ Nothing here imports Prefect before `prepare_environment` has said where its fil
 """
 
 from services.orchestrator.application import Difference, apply
+from services.orchestrator.dispatcher import Dispatcher, detach
 from services.orchestrator.environment import prepare_environment
 from services.orchestrator.runs import cancel, check, has_deployments, run_deployed, run_embedded
 from services.orchestrator.stack import Stack
 
 __all__ = [
     "Difference",
+    "Dispatcher",
     "Stack",
     "apply",
     "cancel",
     "check",
+    "detach",
     "has_deployments",
     "prepare_environment",
     "run_deployed",

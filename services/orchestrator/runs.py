@@ -5,14 +5,16 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast
 
 from contracts.errors import CancelledError, ExecutionBusyError, OrchestratorUnavailableError
+from services.orchestrator.carrier import carried_here
 from services.orchestrator.environment import child_environment, has_server, prepare_environment
 from services.orchestrator.processes import PrefectServer, answers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from prefect.client.schemas.objects import FlowRun
 
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 
 DEPLOYMENT: Final = "execute-training/platform"
 _MOST_RUNS: Final = 100
+_RUNS_PER_ANSWER: Final = 200
+"""What a Prefect server gives at once."""
 _DELIVERY_SECONDS: Final = 5.0
 _CLIENT_RETRIES: Final = 3
 """Fourteen seconds in all. Prefect's own five are a minute, at every call, and a person waits here."""
@@ -51,7 +55,7 @@ def run_embedded(
     """
     settings = installation.settings
     prepare_environment(settings)
-    with _server(settings) as api_url:
+    with carried_here(settings, execution_id), _server(settings) as api_url:
         from prefect.settings import (
             PREFECT_API_URL,
             PREFECT_FLOWS_HEARTBEAT_FREQUENCY,
@@ -165,6 +169,35 @@ def has_deployments(settings: Settings) -> bool:
         except ObjectNotFound:
             return False
         return True
+
+
+@dataclass(frozen=True, slots=True)
+class RunState:
+    """Where a Prefect run stands: `cancelled` says that somebody wished its end."""
+
+    ended: bool
+    cancelled: bool
+
+
+def run_states(settings: Settings, run_ids: Sequence[str]) -> dict[str, RunState]:
+    """Where each of these runs stands, by id; those that the server does not know are left out.
+
+    Raises:
+        OrchestratorUnavailableError: the server does not answer.
+    """
+    prepare_environment(settings)
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas.filters import FlowRunFilter
+    from prefect.client.schemas.objects import StateType
+
+    found: dict[str, RunState] = {}
+    with _answering(), get_client(sync_client=True) as client:
+        for start in range(0, len(run_ids), _RUNS_PER_ANSWER):
+            wanted = FlowRunFilter.model_validate({"id": {"any_": run_ids[start : start + _RUNS_PER_ANSWER]}})
+            for run in client.read_flow_runs(flow_run_filter=wanted):
+                ended = run.state is not None and run.state.is_final()
+                found[str(run.id)] = RunState(ended, ended and run.state_type == StateType.CANCELLED)
+    return found
 
 
 def run_deployed(installation: Installation, execution_id: str) -> str:
