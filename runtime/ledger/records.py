@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal
+from datetime import UTC
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
+
+from contracts.messages import TaskStatusUpdate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
+    from contracts.messages import Message
     from contracts.references import Pinned
     from runtime.ledger.owners import Owner
 
@@ -34,6 +38,7 @@ class ExecutionSummary:
         stage: the last stage entered; `None` before the first.
         label: what people recognise it by, such as `digits 0.1.0 on digits-png`.
         error: of a failed or cancelled one, `{"code", "message", "hint", "context"}`.
+        announced: the platform is told of it, since its task is one of the platform's.
         cancel_requested: somebody asked for its end.
         flow_run_id: its Prefect run; `ui_url` shows it.
     """
@@ -48,6 +53,7 @@ class ExecutionSummary:
     package_version: str
     model_name: str | None
     retry_of: str | None
+    announced: bool
     created_at: datetime
     started_at: datetime | None
     ended_at: datetime | None
@@ -60,6 +66,43 @@ class ExecutionSummary:
     def ended(self) -> bool:
         """Whether it has its end, which never changes again."""
         return self.state in END_STATES
+
+    @property
+    def cursor(self) -> str:
+        """Where a list goes on after this one, as `Ledger.list` takes it."""
+        return f"{self.created_at.astimezone(UTC):%Y%m%dT%H%M%S.%f}_{self.execution_id}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unfinished:
+    """An execution without its end.
+
+    Attributes:
+        execution: as a list shows it.
+        owner: the process that holds it, if one does.
+        attended: that process is there, as far as can be seen: nobody else need take the execution up.
+    """
+
+    execution: ExecutionSummary
+    owner: Owner | None
+    attended: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """How much there is, for metrics.
+
+    Attributes:
+        executions: how many, by state and error code (`None` without one).
+        oldest_queued_at: when the execution that has waited longest was accepted; `None` when none waits.
+        pending_messages: how many messages nobody has confirmed.
+        oldest_pending_at: when the first of them was written.
+    """
+
+    executions: dict[tuple[State, str | None], int]
+    oldest_queued_at: datetime | None
+    pending_messages: int
+    oldest_pending_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +144,26 @@ class Execution(ExecutionSummary):
             "ui_url": self.ui_url,
             "timings": self.timings,
         }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """How an execution stands, as those who wait for its end need to know; the fields are those of `Execution`.
+
+    Attributes:
+        owner_host: the machine of the process that holds it.
+    """
+
+    state: State
+    stage: str | None
+    error: dict[str, Any] | None
+    ended_at: datetime | None
+    owner_host: str | None
+
+    @property
+    def ended(self) -> bool:
+        """As of `ExecutionSummary`."""
+        return self.state in END_STATES
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +219,13 @@ class OutboxMessage:
     number: int
     body: Mapping[str, Any]
 
+    @classmethod
+    def of(cls, message: Message, number: int | None = None) -> Self:
+        """The outbox's form of `message`; a status has its own as its number, a registration 0."""
+        if number is None:
+            number = message.status if isinstance(message, TaskStatusUpdate) else 0
+        return cls(message.kind, number, message.to_document())
+
     def message_id(self, execution_id: str) -> str:
         """The AMQP message id: the same for every sending of this message, and for no other message."""
         return str(uuid.uuid5(_MESSAGES, f"{execution_id}/{self.kind}/{self.number}"))
@@ -163,14 +233,31 @@ class OutboxMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingMessage:
-    """A message that was not confirmed as sent yet."""
+    """A message that was not confirmed as sent yet.
+
+    Attributes:
+        kind: its type, which is the routing key too.
+        execution_id: the execution of which it tells; `None` where a submission never became one.
+    """
 
     message_id: str
-    execution_id: str
+    task_id: int
+    execution_id: str | None
     kind: str
     number: int
     created_at: datetime
     body: dict[str, Any] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedMessage(PendingMessage):
+    """A message, sent or not.
+
+    Attributes:
+        sent_at: when the broker confirmed it; `None` before.
+    """
+
+    sent_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
