@@ -172,6 +172,22 @@ class ConflictError(RuntimeFault):
     exit_code = 4
 
 
+class UploadExpiredError(RuntimeFault):
+    """A direct upload was not completed within its time."""
+
+    code = "upload_expired"
+    http_status = 410
+    exit_code = 2
+
+
+class UploadIncompleteError(RuntimeFault):
+    """A direct upload is to be completed, and its bytes are not there."""
+
+    code = "upload_incomplete"
+    http_status = 409
+    exit_code = 2
+
+
 class DatasetUnreadableError(RuntimeFault):
     """A folder or annotation file cannot be read as a data set."""
 
@@ -344,6 +360,12 @@ class ProcessLimitError(RuntimeFault):
     """The package started more processes than `max_processes`."""
 
     code = "process_limit"
+
+
+class ProcessesLeftError(RuntimeFault):
+    """The training finished, and processes that the package had started lived on; they were ended."""
+
+    code = "processes_left"
 
 
 class InputModifiedError(RuntimeFault):

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Final, Protocol
 from contracts.errors import InvalidDocumentError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Mapping
     from pathlib import Path
 
+    from contracts.references import Pinned
     from runtime.store.spool import Spool
 
 LOGICAL_BUCKETS: Final = ("default", "datasets", "models", "annotations")
@@ -32,6 +33,19 @@ class ObjectStat:
     etag: str
     version: str | None = None
     settled: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class DirectPut:
+    """A request that whoever knows it may send to the store itself, until it expires.
+
+    Attributes:
+        url: where; it is a secret.
+        headers: what it must bear, exactly: the length and the digest of the only bytes that are taken.
+    """
+
+    url: str
+    headers: Mapping[str, str]
 
 
 class StagedWrite(Protocol):
@@ -107,6 +121,9 @@ class Backend(Protocol):
 
     def file_of(self, bucket: str, key: str) -> Path | None:
         """The object's own file, which nobody ever writes to; None where it has none on this machine."""
+
+    def presign_put(self, pinned: Pinned, seconds: int) -> DirectPut | None:
+        """A PUT of exactly the pinned bytes that needs no credentials; None where clients cannot reach the place."""
 
     def list(self, bucket: str, prefix: str) -> Iterator[tuple[str, ObjectStat]]:
         """Every object whose key starts with `prefix`, in no particular order."""

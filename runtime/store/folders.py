@@ -29,6 +29,7 @@ from runtime.store.backend import LOGICAL_BUCKETS, ObjectStat
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
+    from contracts.references import Pinned
     from runtime.store.spool import Spool
 
 STAGING_FOLDER: Final = ".staging"
@@ -160,6 +161,9 @@ class FolderBackend:
     def file_of(self, bucket: str, key: str) -> Path:
         """The object is a file."""
         return Path(self.path(bucket, key))
+
+    def presign_put(self, pinned: Pinned, seconds: int) -> None:
+        """None: nobody reaches this machine's folders from outside."""
 
     def _sweep_once(self) -> None:
         """Removes what killed processes left staged; at the first write, so that nobody has to remember it."""

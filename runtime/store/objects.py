@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
 
     from runtime.settings import Settings
+    from runtime.store.backend import DirectPut
     from runtime.store.s3 import S3Settings, StoreDeadlines
 
 Item = TypeVar("Item")
@@ -308,6 +309,18 @@ class ObjectStore:
     def sweep_spools(self) -> int:
         """Afterwards nothing is left of what killed processes were receiving; answers how many files that were."""
         return sweep(self._backend.spool_folder)
+
+    def presign_put(self, pinned: Pinned, *, seconds: int) -> DirectPut | None:
+        """A PUT that somebody without credentials may send to the store itself, of exactly the pinned bytes.
+
+        None for a store of local folders, which nobody reaches from outside.
+
+        Args:
+            pinned: where, and what.
+            seconds: how long it is valid.
+        """
+        require_address(pinned.bucket, pinned.key)
+        return self._backend.presign_put(pinned, seconds)
 
     # --- writing ---------------------------------------------------------------------------------------------------
 

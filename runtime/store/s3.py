@@ -8,6 +8,7 @@ where it broke, pinned to the object it began with, under one deadline for the w
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import itertools
 import random
@@ -40,7 +41,7 @@ from contracts.limits import (
     STORE_WRITE_SECONDS,
     UPLOAD_PARTS_AT_ONCE,
 )
-from runtime.store.backend import ObjectStat
+from runtime.store.backend import DirectPut, ObjectStat
 from runtime.store.parallel import NEAR_THREADS, for_each
 from runtime.store.s3_administration import S3Administration
 
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from opendal.file import File
     from opendal.types import Metadata
 
+    from contracts.references import Pinned
     from runtime.store.spool import Spool
 
 Answer = TypeVar("Answer")
@@ -279,6 +281,25 @@ class S3Backend:
 
     def file_of(self, bucket: str, key: str) -> None:
         """None: objects are elsewhere."""
+
+    def presign_put(self, pinned: Pinned, seconds: int) -> DirectPut:
+        """Signed by ourselves: OpenDAL cannot bind a signature to a length and a digest, and so to the bytes announced.
+
+        Raises:
+            StorageRefusedError: the credentials are the environment's, which only OpenDAL finds.
+        """
+        if not self._settings.access_key:
+            raise StorageRefusedError(
+                "direct uploads cannot be signed: s3_access_key is empty",
+                hint="Set s3_access_key and s3_secret_key, or send packages to /v1/registrations.",
+                context={"bucket": pinned.bucket, "object_key": pinned.key},
+            )
+        headers = {
+            "content-length": str(pinned.size_bytes),
+            "x-amz-checksum-sha256": base64.b64encode(bytes.fromhex(pinned.sha256)).decode(),
+        }
+        real = self._settings.buckets[pinned.bucket]
+        return DirectPut(self._administration.presigned("PUT", real, pinned.key, headers, seconds), headers)
 
     def list(self, bucket: str, prefix: str) -> Iterator[tuple[str, ObjectStat]]:
         """Pages of 1 000, each retried by itself: servers differ in their order, so a last key says nothing."""

@@ -1,6 +1,6 @@
-"""The four S3 calls that OpenDAL does not have: look for a bucket, make one, find and drop unfinished uploads.
+"""What OpenDAL does not have: look for a bucket, make one, find and drop unfinished uploads, sign a request for others.
 
-They are rare and small, so they are signed and sent with the standard library.
+These calls are rare and small, so they are signed and sent with the standard library.
 """
 
 from __future__ import annotations
@@ -113,6 +113,31 @@ class S3Administration:
         if status not in (200, 204, 404):
             raise _refused(f"aborting an upload to {bucket}/{upload.key}", status, answer)
 
+    def presigned(self, method: str, bucket: str, key: str, headers: Mapping[str, str], seconds: int) -> str:
+        """The URL of a request that anybody may send with exactly these headers until `seconds` from now.
+
+        Args:
+            method: such as `PUT`.
+            bucket: real bucket.
+            key: object key.
+            headers: names in lower case.
+            seconds: at most a week.
+        """
+        path = f"{self._endpoint.path.rstrip('/')}/{bucket}/{urllib.parse.quote(key, safe='/~')}"
+        now = datetime.now(UTC)
+        signed = {"host": self._endpoint.netloc, **headers}
+        query = _encoded(
+            {
+                "X-Amz-Algorithm": "AWS4-HMAC-SHA256",
+                "X-Amz-Credential": f"{self._access_key}/{self._scope(now)}",
+                "X-Amz-Date": f"{now:%Y%m%dT%H%M%SZ}",
+                "X-Amz-Expires": str(seconds),
+                "X-Amz-SignedHeaders": ";".join(sorted(signed)),
+            }
+        )
+        signature = self._signature(now, (method, path, query), signed, "UNSIGNED-PAYLOAD")
+        return f"{self._endpoint.scheme}://{self._endpoint.netloc}{path}?{query}&X-Amz-Signature={signature}"
+
     def _call(
         self, method: str, path: str, query: Mapping[str, str] | None = None, body: bytes = b""
     ) -> tuple[int, bytes]:
@@ -124,10 +149,7 @@ class S3Administration:
             else http.client.HTTPConnection(host, port, timeout=seconds)
         )
         path = self._endpoint.path.rstrip("/") + path
-        encoded = "&".join(
-            f"{urllib.parse.quote(name, safe='~')}={urllib.parse.quote(value, safe='~')}"
-            for name, value in sorted((query or {}).items())
-        )
+        encoded = _encoded(query or {})
         try:
             connection.request(
                 method, f"{path}?{encoded}" if encoded else path, body, self._signed(method, path, encoded, body)
@@ -144,33 +166,44 @@ class S3Administration:
             connection.close()
 
     def _signed(self, method: str, path: str, encoded_query: str, body: bytes) -> dict[str, str]:
-        """AWS Signature Version 4: hash the request, hash that with its scope, sign with a key derived from ours."""
         now = datetime.now(UTC)
-        moment, day = now.strftime("%Y%m%dT%H%M%SZ"), now.strftime("%Y%m%d")
         payload = hashlib.sha256(body).hexdigest() if body else _EMPTY_SHA256
-        headers = {"host": self._endpoint.netloc, "x-amz-content-sha256": payload, "x-amz-date": moment}
+        headers = {
+            "host": self._endpoint.netloc,
+            "x-amz-content-sha256": payload,
+            "x-amz-date": f"{now:%Y%m%dT%H%M%SZ}",
+        }
+        signature = self._signature(now, (method, path, encoded_query), headers, payload)
         names = ";".join(sorted(headers))
-        canonical = "\n".join(
-            [
-                method,
-                path,
-                encoded_query,
-                *(f"{name}:{headers[name]}" for name in sorted(headers)),
-                "",
-                names,
-                payload,
-            ]
-        )
-        scope = f"{day}/{self._region}/s3/aws4_request"
-        to_sign = "\n".join(["AWS4-HMAC-SHA256", moment, scope, hashlib.sha256(canonical.encode()).hexdigest()])
-        key = f"AWS4{self._secret_key}".encode()
-        for part in (day, self._region, "s3", "aws4_request"):
-            key = hmac.digest(key, part.encode(), "sha256")
-        signature = hmac.new(key, to_sign.encode(), "sha256").hexdigest()
         headers["authorization"] = (
-            f"AWS4-HMAC-SHA256 Credential={self._access_key}/{scope},SignedHeaders={names},Signature={signature}"
+            f"AWS4-HMAC-SHA256 Credential={self._access_key}/{self._scope(now)},SignedHeaders={names},Signature={signature}"
         )
         return headers
+
+    def _scope(self, now: datetime) -> str:
+        return f"{now:%Y%m%d}/{self._region}/s3/aws4_request"
+
+    def _signature(self, now: datetime, request: tuple[str, str, str], headers: Mapping[str, str], payload: str) -> str:
+        """AWS Signature Version 4: hash the request, hash that with its scope, sign with a key derived from ours.
+
+        `request` is the method, the path and the encoded query.
+        """
+        names = sorted(headers)
+        canonical = "\n".join([*request, *(f"{name}:{headers[name]}" for name in names), "", ";".join(names), payload])
+        scope = self._scope(now)
+        digest = hashlib.sha256(canonical.encode()).hexdigest()
+        to_sign = f"AWS4-HMAC-SHA256\n{now:%Y%m%dT%H%M%SZ}\n{scope}\n{digest}"
+        key = f"AWS4{self._secret_key}".encode()
+        for part in scope.split("/"):
+            key = hmac.digest(key, part.encode(), "sha256")
+        return hmac.new(key, to_sign.encode(), "sha256").hexdigest()
+
+
+def _encoded(query: Mapping[str, str]) -> str:
+    return "&".join(
+        f"{urllib.parse.quote(name, safe='~')}={urllib.parse.quote(value, safe='~')}"
+        for name, value in sorted(query.items())
+    )
 
 
 def _refused(doing: str, status: int, answer: bytes) -> StorageRefusedError | StorageUnavailableError:
