@@ -94,6 +94,8 @@ STARTUP_SECONDS: Final = 120.0
 """From a launch to the package's first line: a Python on a cold network disk; the package's own imports count as training."""
 RESULT_LINGER_SECONDS: Final = 30.0
 """Between a result and the end of its process: exit handlers, CUDA's teardown. Afterwards it is ended; the result stands."""
+SURVIVOR_SECONDS: Final = 5.0
+"""Between a training process's end and that of all it started: pools' workers and resource trackers go in under one."""
 MAX_EVENTS: Final = 1_000_000
 """Typed events of one training: one a second for eleven days."""
 THREADS_PER_PROCESS: Final = 8

@@ -9,14 +9,15 @@ import json
 from pathlib import Path
 
 from contracts.base import CONTRACTS
+from contracts.messages import MESSAGES
 
 FOLDER = Path(__file__).parent
 
 
 def rendered() -> dict[str, str]:
-    """File name to content, for every contract."""
+    """File name to content, for every contract and every message that we send."""
     files = {}
-    for contract in CONTRACTS.values():
+    for contract in (*CONTRACTS.values(), *MESSAGES):
         schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **contract.adapter.json_schema()}
         if contract.version:
             schema["title"] = contract.version

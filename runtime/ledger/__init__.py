@@ -11,10 +11,13 @@ from runtime.ledger.records import (
     EndState,
     Execution,
     ExecutionSummary,
+    Figures,
     Finished,
     OutboxMessage,
     PendingMessage,
+    RecordedMessage,
     State,
+    Unfinished,
 )
 
 __all__ = [
@@ -26,10 +29,13 @@ __all__ = [
     "EndState",
     "Execution",
     "ExecutionSummary",
+    "Figures",
     "Finished",
     "Ledger",
     "OutboxMessage",
     "Owner",
     "PendingMessage",
+    "RecordedMessage",
     "State",
+    "Unfinished",
 ]

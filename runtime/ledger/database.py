@@ -7,6 +7,7 @@ import re
 import sqlite3
 import time
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,7 @@ from contracts.errors import InvalidSettingsError, LedgerUnavailableError
 from contracts.limits import LEDGER_BUSY_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from sqlalchemy import URL, Connection, Engine, Table
 
@@ -105,6 +106,21 @@ def insert_once(connection: Connection, table: Table, values: Mapping[str, Any])
     # Asked back, not counted: PostgreSQL's driver does not say how many rows such an insert made.
     written = insert(table).values(**values).on_conflict_do_nothing().returning(*table.primary_key)
     return connection.execute(written).first() is not None
+
+
+def insert_all_once(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
+    """As `insert_once`, for many rows, which all have the same columns."""
+    if rows:
+        insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
+        connection.execute(insert(table).on_conflict_do_nothing(), list(rows))
+
+
+def moment_of(connection: Connection) -> datetime:
+    """Now, by the one clock that all who use this database share."""
+    if connection.dialect.name == "postgresql":
+        now: datetime = connection.execute(text("SELECT clock_timestamp()")).scalar_one()
+        return now.astimezone(UTC)
+    return datetime.now(UTC)  # a file has the clock of its machine
 
 
 _encode = partial(json.dumps, separators=(",", ":"), allow_nan=False)

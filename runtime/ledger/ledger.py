@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Self
 
-from sqlalchemy import func, select, update
+from sqlalchemy import and_, delete, func, select, true, update
 
-from contracts.errors import ConflictError, ExecutionBusyError, NotFoundError
+from contracts.errors import ConflictError, ExecutionBusyError, InvalidDocumentError, NotFoundError
 from contracts.limits import CLAIM_EXPIRY_SECONDS
 from contracts.references import Pinned
 from contracts.strict_json import digest_of
-from runtime.ledger.database import Database, insert_once
+from runtime.ledger.database import Database, insert_all_once, insert_once, moment_of
 from runtime.ledger.migration import bring_forward
+from runtime.ledger.outbox import (
+    enqueue,
+    enqueue_logs,
+    enqueue_queued,
+    enqueue_running,
+    recorded,
+    set_told_bytes,
+    told_bytes,
+)
 from runtime.ledger.owners import Owner
 from runtime.ledger.records import (
     ATTEMPT_LOST,
@@ -24,26 +34,30 @@ from runtime.ledger.records import (
     EndState,
     Execution,
     ExecutionSummary,
+    Figures,
     Finished,
     OutboxMessage,
     PendingMessage,
+    RecordedMessage,
     State,
+    Unfinished,
 )
-from runtime.ledger.schema import attempts, counters, dataset_names, executions, outbox, stage_times
+from runtime.ledger.schema import attempts, counters, dataset_names, executions, leases, outbox, stage_times
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from types import TracebackType
 
-    from sqlalchemy import Connection, Row
+    from sqlalchemy import ColumnElement, Connection, Row
 
+    from contracts.messages import TaskLog, TaskStatusUpdate
     from contracts.submission import TrainingCodeSubmission
 
 _SUMMARY = tuple(
     executions.c[name]
     for name in (
         "id", "state", "stage", "label", "task_id", "task_kind", "package_key", "package_version", "model_name",
-        "retry_of", "created_at", "started_at", "ended_at", "cancel_requested_at", "flow_run_id", "ui_url", "error",
+        "retry_of", "announced", "created_at", "started_at", "ended_at", "cancel_requested_at", "flow_run_id", "ui_url", "error",
     )
 )  # fmt: skip
 _NOBODY: dict[str, Any] = {
@@ -103,17 +117,19 @@ class Ledger:
         label: str,
         model_name: str | None = None,
         retry_of: str | None = None,
+        announced: bool = False,
     ) -> Accepted:
         """Afterwards the ledger has this submission. The first one with an execution id wins.
 
-        Two submissions are the same when they differ in nothing but `message_id`. Then `label`, `model_name` and
-        `retry_of` stay those of the first.
+        Two submissions are the same when they differ in nothing but `message_id`. Then `label`, `model_name`,
+        `retry_of` and `announced` stay those of the first.
 
         Args:
             submission: what to execute.
             label: what people will recognise it by.
             model_name: what a registered model is called; `None` leaves it to the package's key.
             retry_of: the execution that this one tries again.
+            announced: the platform is told of it, from `queued` on: its task is one of the platform's.
 
         Raises:
             ConflictError: the execution id belongs to another submission; the message names the first difference.
@@ -121,6 +137,8 @@ class Ledger:
         document = submission.to_document()
         execution_id = str(document["execution_id"])
         sha256 = submission.content_sha256()
+        task_id = submission.task.task_id
+        now = _now()
         with self.database.writing() as connection:
             created = insert_once(
                 connection,
@@ -130,16 +148,19 @@ class Ledger:
                     "submission_sha256": sha256,
                     "submission": document,
                     "label": label,
-                    "task_id": document["task"]["task_id"],
+                    "task_id": task_id,
                     "task_kind": document["task"]["task_kind"],
                     "package_key": document["package"]["key"],
                     "package_version": document["package"]["version"],
                     "model_name": model_name,
                     "retry_of": retry_of,
+                    "announced": announced,
                     "state": "queued",
-                    "created_at": _now(),
+                    "created_at": now,
                 },
             )
+            if created and announced:
+                enqueue_queued(connection, execution_id, task_id, now)
             stored = _execution(connection, execution_id)
         if stored.submission_sha256 != sha256:
             earlier = {name: value for name, value in stored.submission.items() if name != "message_id"}
@@ -186,24 +207,32 @@ class Ledger:
     def list(
         self,
         *,
-        state: State | None = None,
+        state: State | Collection[State] | None = None,
         package: str | None = None,
         task_id: int | None = None,
         since: datetime | None = None,
+        until: datetime | None = None,
+        after: str | None = None,
         limit: int | None = 100,
     ) -> tuple[ExecutionSummary, ...]:
         """Executions, the newest first.
 
         Args:
-            state: only those in this state.
+            state: only those in this state, or in one of these.
             package: only those of this package, `key` or `key@version`.
             task_id: only those of this task of the platform.
             since: only those accepted at or after this moment (with its zone).
+            until: only those accepted before this moment.
+            after: only those after the one with this `cursor`: the next page. Executions that were accepted meanwhile
+                move nothing.
             limit: at most so many; `None` is all.
+
+        Raises:
+            InvalidDocumentError: `after` is no cursor.
         """
-        query = select(*_SUMMARY).order_by(executions.c.created_at.desc(), executions.c.id)
+        query = select(*_SUMMARY).order_by(executions.c.created_at.desc(), executions.c.id.desc())
         if state is not None:
-            query = query.where(executions.c.state == state)
+            query = query.where(executions.c.state.in_([state] if isinstance(state, str) else list(state)))
         if package is not None:
             key, _, version = package.partition("@")
             query = query.where(executions.c.package_key == key)
@@ -213,8 +242,49 @@ class Ledger:
             query = query.where(executions.c.task_id == task_id)
         if since is not None:
             query = query.where(executions.c.created_at >= since)
+        if until is not None:
+            query = query.where(executions.c.created_at < until)
+        if after is not None:
+            moment, execution_id = _read_cursor(after)
+            earlier = executions.c.created_at < moment
+            query = query.where(earlier | ((executions.c.created_at == moment) & (executions.c.id < execution_id)))
         with self.database.reading() as connection:
             return tuple(ExecutionSummary(**_summary(row)) for row in connection.execute(query.limit(limit)))
+
+    def unfinished(self, *, unattended: bool = False, limit: int | None = 100) -> tuple[Unfinished, ...]:
+        """Executions that are queued or running, the oldest first.
+
+        Args:
+            unattended: only those that no live process holds: somebody must take them up.
+            limit: at most so many; `None` is all.
+        """
+        owned = [executions.c[name] for name in _NOBODY]
+        query = (
+            select(*_SUMMARY, *owned)
+            .where(executions.c.state.in_(["queued", "running"]))
+            .order_by(executions.c.created_at, executions.c.id)
+        )
+        now = _now()
+        with self.database.reading() as connection:
+            rows = connection.execution_options(yield_per=200).execute(query)
+            found = (_unfinished(row, now) for row in rows)
+            return tuple(itertools.islice((one for one in found if not (unattended and one.attended)), limit))
+
+    def figures(self) -> Figures:
+        """How much there is of everything that waits or has ended. Cheap: asked by every scrape of the metrics."""
+        states = select(executions.c.state, executions.c.error_code, func.count().label("count")).group_by(
+            executions.c.state, executions.c.error_code
+        )
+        oldest_queued = select(func.min(executions.c.created_at)).where(executions.c.state == "queued")
+        pending = outbox.c.sent_at.is_(None)
+        first_pending = select(outbox.c.created_at).where(pending).order_by(outbox.c.id).limit(1)
+        with self.database.reading() as connection:
+            return Figures(
+                executions={(row.state, row.error_code): row.count for row in connection.execute(states)},
+                oldest_queued_at=connection.execute(oldest_queued).scalar(),
+                pending_messages=connection.execute(select(func.count()).where(pending)).scalar_one(),
+                oldest_pending_at=connection.execute(first_pending).scalar(),
+            )
 
     # --- who works on it ----------------------------------------------------------------------------------------------
 
@@ -222,7 +292,8 @@ class Ledger:
         """Afterwards `owner` holds the execution and it is `running`; one that has ended is answered as it is, unheld.
 
         An owner that is seen to be gone has lost the execution at once. One on another machine has lost it when it was
-        silent for `CLAIM_EXPIRY_SECONDS`.
+        silent for `CLAIM_EXPIRY_SECONDS`. The first claim of an announced execution tells the platform that it runs,
+        unless its end was asked for before.
 
         Raises:
             ExecutionBusyError: another live process holds it.
@@ -256,6 +327,8 @@ class Ledger:
                     owner_seen_at=now,
                 )
             )
+            if row.announced and row.started_at is None and row.cancel_requested_at is None:
+                enqueue_running(connection, execution_id, row.task_id, now)
             return _execution(connection, execution_id)
 
     def heartbeat(self, execution_id: str, owner: Owner) -> bool:
@@ -478,9 +551,16 @@ class Ledger:
             connection.execute(
                 update(executions)
                 .where(executions.c.id == execution_id)
-                .values(**end, **_NOBODY, end_sha256=sha256, ended_at=now, started_at=row.started_at or now)
+                .values(
+                    **end,
+                    **_NOBODY,
+                    error_code=None if error is None else error.get("code"),
+                    end_sha256=sha256,
+                    ended_at=now,
+                    started_at=row.started_at or now,
+                )
             )
-            _enqueue(connection, execution_id, messages, now)
+            enqueue(connection, execution_id, row.task_id, messages, now)
             return Finished(created=True, execution=_execution(connection, execution_id))
 
     # --- what the platform must be told -------------------------------------------------------------------------------
@@ -488,33 +568,112 @@ class Ledger:
     def enqueue(self, execution_id: str, messages: Iterable[OutboxMessage]) -> None:
         """Afterwards the outbox has these messages; one that it had keeps its first body."""
         with self.database.writing() as connection:
-            _locked(connection, execution_id)
-            _enqueue(connection, execution_id, messages, _now())
+            row = _locked(connection, execution_id)
+            enqueue(connection, execution_id, row.task_id, messages, _now())
+
+    def refuse(self, refusal_id: str, message: TaskStatusUpdate, execution_id: str | None = None) -> bool:
+        """Afterwards the outbox has `message`, about a submission that never became an execution, once per `refusal_id`.
+
+        Args:
+            refusal_id: the same for the same submission, however often it comes: the digest of its bytes.
+            message: the failed status that names the reason.
+            execution_id: the execution that the submission names, if any.
+
+        Returns:
+            False where the ledger has that execution: it tells its own story, and nothing else is said about it.
+        """
+        told = OutboxMessage.of(message)
+        now = _now()
+        with self.database.writing() as connection:
+            known = select(executions.c.id).where(executions.c.id == execution_id)
+            if execution_id is not None and connection.execute(known).first() is not None:
+                return False
+            row = {
+                "message_id": told.message_id(f"refused/{refusal_id}"),
+                "task_id": message.task_id,
+                "execution_id": None,
+                "kind": told.kind,
+                "number": told.number,
+                "body": dict(told.body),
+                "created_at": now,
+            }
+            insert_all_once(connection, outbox, [row])
+            return True
+
+    def told_bytes(self, execution_id: str, journal: str) -> int:
+        """Up to where the lines of `journal`, a name that no other file has, are messages."""
+        with self.database.reading() as connection:
+            return told_bytes(connection, execution_id, journal)
+
+    def tell(self, execution_id: str, journal: str, *, after: int, upto: int, logs: Sequence[TaskLog]) -> bool:
+        """Whether this call made messages of the lines of `journal` from byte `after` up to `upto`, all or none.
+
+        It does not where somebody else was there before, and where the execution has ended: nothing follows its end.
+        Beyond `MAX_TOLD_LOGS` messages of an execution a last one says where the rest is.
+        """
+        with self.database.writing() as connection:
+            row = _locked(connection, execution_id)
+            if row.state in END_STATES or told_bytes(connection, execution_id, journal) != after:
+                return False
+            enqueue_logs(connection, execution_id, row.task_id, logs, _now())
+            set_told_bytes(connection, execution_id, journal, upto)
+            return True
 
     def pending_messages(self, *, limit: int = 100) -> tuple[PendingMessage, ...]:
         """The oldest messages that nobody confirmed as sent, in the order in which they must be sent."""
-        query = select(outbox).where(outbox.c.sent_at.is_(None)).order_by(outbox.c.id).limit(limit)
-        with self.database.reading() as connection:
-            return tuple(
-                PendingMessage(
-                    message_id=row.message_id,
-                    execution_id=row.execution_id,
-                    kind=row.kind,
-                    number=row.number,
-                    created_at=row.created_at,
-                    body=row.body,
-                )
-                for row in connection.execute(query)
-            )
+        return self._messages(outbox.c.sent_at.is_(None), limit)
 
-    def mark_sent(self, message_id: str) -> None:
-        """Afterwards the message is not pending. Call it only once the broker has confirmed."""
+    def messages(
+        self, *, execution_id: str | None = None, task_id: int | None = None, limit: int | None = None
+    ) -> tuple[RecordedMessage, ...]:
+        """Every message of an execution, or of a task of the platform, sent or not, in the order of sending."""
+        wanted = [] if execution_id is None else [outbox.c.execution_id == execution_id]
+        wanted += [] if task_id is None else [outbox.c.task_id == task_id]
+        return self._messages(and_(true(), *wanted), limit)
+
+    def mark_sent(self, *message_ids: str) -> None:
+        """Afterwards these messages are not pending. Call it only once the broker has confirmed."""
         with self.database.writing() as connection:
             connection.execute(
                 update(outbox)
-                .where(outbox.c.message_id == message_id, outbox.c.sent_at.is_(None))
+                .where(outbox.c.message_id.in_(message_ids), outbox.c.sent_at.is_(None))
                 .values(sent_at=_now())
             )
+
+    def replay(self, *, task_id: int) -> int:
+        """How many messages of the task are pending again: the same ids and bodies in the same order."""
+        with self.database.writing() as connection:
+            done = connection.execute(
+                update(outbox).where(outbox.c.task_id == task_id, outbox.c.sent_at.is_not(None)).values(sent_at=None)
+            )
+            return done.rowcount
+
+    def _messages(self, wanted: ColumnElement[bool], limit: int | None) -> tuple[RecordedMessage, ...]:
+        query = select(outbox).where(wanted).order_by(outbox.c.id).limit(limit)
+        with self.database.reading() as connection:
+            return tuple(map(recorded, connection.execute(query)))
+
+    # --- leases -------------------------------------------------------------------------------------------------------
+
+    def lease(self, name: str, holder: str, seconds: float) -> bool:
+        """Whether `holder` has the lease `name` for `seconds` from now: of several that ask, one at a time does.
+
+        Ask again before the time is over to keep it. One that nobody renewed is free for whoever asks next. The clock is
+        the database's where it has one, so that machines need not agree on the time.
+        """
+        with self.database.writing() as connection:
+            now = moment_of(connection)
+            values = {"holder": holder, "expires_at": now + timedelta(seconds=seconds)}
+            if insert_once(connection, leases, {"name": name, **values}):
+                return True
+            mine_or_free = (leases.c.holder == holder) | (leases.c.expires_at <= now)
+            done = connection.execute(update(leases).where(leases.c.name == name, mine_or_free).values(**values))
+            return done.rowcount == 1
+
+    def release_lease(self, name: str, holder: str) -> None:
+        """Afterwards `holder` does not have the lease; another's is left alone."""
+        with self.database.writing() as connection:
+            connection.execute(delete(leases).where(leases.c.name == name, leases.c.holder == holder))
 
     # --- names and numbers --------------------------------------------------------------------------------------------
 
@@ -554,7 +713,8 @@ class Ledger:
     def dataset_names(self) -> tuple[DatasetName, ...]:
         """Every name, sorted."""
         with self.database.reading() as connection:
-            return tuple(map(_dataset_name, connection.execute(select(dataset_names).order_by(dataset_names.c.name))))
+            found = map(_dataset_name, connection.execute(select(dataset_names)))
+            return tuple(sorted(found, key=lambda one: one.name))  # databases differ in what comes first
 
     def _change(self, execution_id: str, **values: Any) -> None:
         with self.database.writing() as connection:
@@ -636,6 +796,7 @@ def _summary(row: Row[Any]) -> dict[str, Any]:
         "package_version": row.package_version,
         "model_name": row.model_name,
         "retry_of": row.retry_of,
+        "announced": row.announced,
         "created_at": row.created_at,
         "started_at": row.started_at,
         "ended_at": row.ended_at,
@@ -644,6 +805,22 @@ def _summary(row: Row[Any]) -> dict[str, Any]:
         "ui_url": row.ui_url,
         "error": row.error,
     }
+
+
+def _unfinished(row: Row[Any], now: datetime) -> Unfinished:
+    holder = _owner(row)
+    attended = holder is not None and _is_alive(holder, row.owner_seen_at, now)
+    return Unfinished(execution=ExecutionSummary(**_summary(row)), owner=holder, attended=attended)
+
+
+def _read_cursor(cursor: str) -> tuple[datetime, str]:
+    moment, _, execution_id = cursor.partition("_")
+    try:
+        return datetime.strptime(moment, "%Y%m%dT%H%M%S.%f").replace(tzinfo=UTC), execution_id
+    except ValueError as error:
+        raise InvalidDocumentError.of(
+            "list", [{"path": "after", "message": "is no cursor: use the one that came with the page before"}]
+        ) from error
 
 
 def _owner(row: Row[Any]) -> Owner | None:
@@ -722,22 +899,6 @@ def _attempt_of(row: Row[Any]) -> Attempt:
         paid_seconds=row.paid_seconds,
         training_finished=row.training_finished,
     )
-
-
-def _enqueue(connection: Connection, execution_id: str, messages: Iterable[OutboxMessage], now: datetime) -> None:
-    for message in messages:
-        insert_once(
-            connection,
-            outbox,
-            {
-                "message_id": message.message_id(execution_id),
-                "execution_id": execution_id,
-                "kind": message.kind,
-                "number": message.number,
-                "body": dict(message.body),
-                "created_at": now,
-            },
-        )
 
 
 def _dataset_name(row: Row[Any]) -> DatasetName:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from runtime.ledger.database import Database
 
 SCRIPTS: Final = Path(__file__).parent / "migrations"
-REVISIONS: Final = ("0001",)
+REVISIONS: Final = ("0001", "0002")
 """Every schema that there ever was, oldest first; a test compares it with the scripts."""
 
 

@@ -25,6 +25,7 @@ from sqlalchemy import (
     Text,
     TypeDecorator,
     UniqueConstraint,
+    false,
 )
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ executions = Table(
     Column("package_version", Text, nullable=False),
     Column("model_name", Text),
     Column("retry_of", String(36)),
+    Column("announced", Boolean, nullable=False, server_default=false()),  # the platform is told of it
     Column("state", String(16), nullable=False),
     Column("stage", String(64)),
     Column("stage_entered_at", Moment),
@@ -85,6 +87,7 @@ executions = Table(
     Column("end_sha256", String(64)),  # what makes two ends the same
     Column("result", DOCUMENT),
     Column("error", DOCUMENT),
+    Column("error_code", String(64)),  # that of `error`, to be counted by
     Column("artifacts", DOCUMENT),
     Column("model", DOCUMENT),
     Column("workspace_cleaned", Boolean),
@@ -95,6 +98,7 @@ executions = Table(
     Column("owner_process_started", BigInteger),
     Column("owner_seen_at", Moment),
     Index(None, "state", "created_at"),
+    Index(None, "state", "error_code"),
     Index(None, "created_at"),
     Index(None, "task_id"),
     Index(None, "package_key"),
@@ -128,7 +132,8 @@ outbox = Table(
     metadata,
     Column("id", BIG_ID, primary_key=True, autoincrement=True),
     Column("message_id", String(36), nullable=False, unique=True),
-    Column("execution_id", ForeignKey(executions.c.id), nullable=False),
+    Column("task_id", BigInteger, nullable=False),
+    Column("execution_id", ForeignKey(executions.c.id)),  # none where a submission was refused before it became one
     Column("kind", String(64), nullable=False),
     Column("number", Integer, nullable=False),
     Column("body", DOCUMENT, nullable=False),
@@ -136,6 +141,15 @@ outbox = Table(
     Column("sent_at", Moment),
     UniqueConstraint("execution_id", "kind", "number"),
     Index(None, "sent_at", "id"),
+    Index(None, "task_id"),
+)
+
+told_journals = Table(
+    "told_journals",
+    metadata,
+    Column("execution_id", ForeignKey(executions.c.id), primary_key=True),
+    Column("journal", String(64), primary_key=True),  # which file: each machine that an execution ran on has its own
+    Column("told_bytes", BigInteger, nullable=False),  # up to here its lines are messages
 )
 
 dataset_names = Table(
@@ -177,4 +191,12 @@ counters = Table(
     metadata,
     Column("name", String(64), primary_key=True),
     Column("value", BigInteger, nullable=False),
+)
+
+leases = Table(
+    "leases",
+    metadata,
+    Column("name", String(64), primary_key=True),
+    Column("holder", Text, nullable=False),
+    Column("expires_at", Moment, nullable=False),
 )
