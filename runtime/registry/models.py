@@ -155,11 +155,23 @@ class Models:
             )
         return _model(row)
 
-    def list(self, *, name: str | None = None) -> tuple[RegisteredModel, ...]:
-        """Every version of every model (or of `name`), by name, the newest version first."""
-        query = select(models).order_by(models.c.name, models.c.version.desc())
+    def list(
+        self, *, name: str | None = None, after: tuple[str, int] | None = None, limit: int | None = None
+    ) -> tuple[RegisteredModel, ...]:
+        """Every version of every model (or of `name`), by name, the newest version first.
+
+        Args:
+            name: only its versions.
+            after: name and version of the last one of an earlier answer; only what follows it.
+            limit: at most so many; `None` is all.
+        """
+        query = select(models).order_by(models.c.name, models.c.version.desc()).limit(limit)
         if name is not None:
             query = query.where(models.c.name == name)
+        if after is not None:
+            last_name, last_version = after
+            later_version = (models.c.name == last_name) & (models.c.version < last_version)
+            query = query.where((models.c.name > last_name) | later_version)
         with self._database.reading() as connection:
             return tuple(map(_model, connection.execute(query)))
 

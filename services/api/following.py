@@ -88,7 +88,7 @@ class Follower:
 
     async def _next_page(self) -> Page | None:
         try:
-            size = os.stat(self._path).st_size  # noqa: ASYNC240, PTH116 - a look at a local file costs less than a thread
+            size = os.stat(self._path).st_size  # noqa: PTH116 - a look at a local file costs less than a thread
         except OSError:
             return None
         if size == self._seen_bytes or size <= self._position:

@@ -13,7 +13,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from contracts.errors import (
-    LedgerUnavailableError,
     OrchestratorUnavailableError,
     RuntimeFault,
     StorageUnavailableError,
@@ -115,7 +114,7 @@ class Probes:
             return answer(state="unavailable", seconds=time.monotonic() - since, message=fault.message)
         except OSError as error:
             return answer(state="unavailable", seconds=time.monotonic() - since, message=str(error))
-        except Exception as error:  # a probe must not take the others' answers away
+        except Exception as error:  # noqa: BLE001 - a probe must not take the others' answers away
             _log.exception("the probe of %s failed", name)
             return answer(state="unavailable", seconds=time.monotonic() - since, message=type(error).__name__)
         if said is None:

@@ -78,6 +78,18 @@ def test_versions_count_up_within_a_name(models) -> None:
     assert [model.version for model in models.list(name="other")] == [1]
 
 
+def test_pages_of_a_list_are_the_list(models) -> None:
+    for number in range(3):
+        register(models, "digits", execution=f"e{number}")
+        register(models, "other", execution=f"o{number}")
+    pages, last = [], None
+    while page := models.list(after=last, limit=2):
+        pages += page
+        last = (page[-1].name, page[-1].version)
+
+    assert tuple(pages) == models.list()
+
+
 def test_the_same_model_of_the_same_execution_is_registered_once(models) -> None:
     first = register(models)
     register(models, execution="e2")
