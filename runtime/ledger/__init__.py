@@ -16,6 +16,7 @@ from runtime.ledger.records import (
     OutboxMessage,
     PendingMessage,
     RecordedMessage,
+    Standing,
     State,
     Unfinished,
 )
@@ -36,6 +37,7 @@ __all__ = [
     "Owner",
     "PendingMessage",
     "RecordedMessage",
+    "Standing",
     "State",
     "Unfinished",
 ]

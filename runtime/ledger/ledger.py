@@ -39,6 +39,7 @@ from runtime.ledger.records import (
     OutboxMessage,
     PendingMessage,
     RecordedMessage,
+    Standing,
     State,
     Unfinished,
 )
@@ -285,6 +286,30 @@ class Ledger:
                 pending_messages=connection.execute(select(func.count()).where(pending)).scalar_one(),
                 oldest_pending_at=connection.execute(first_pending).scalar(),
             )
+
+    def standings(self, execution_ids: Collection[str]) -> dict[str, Standing]:
+        """How each of these executions stands, by id, without its documents; those that there are not are left out."""
+        columns = (executions.c[name] for name in ("id", "state", "stage", "error", "ended_at", "owner_host"))
+        query = select(*columns).where(executions.c.id.in_(execution_ids))
+        with self.database.reading() as connection:
+            return {
+                row.id: Standing(
+                    state=row.state,
+                    stage=row.stage,
+                    error=row.error,
+                    ended_at=row.ended_at,
+                    owner_host=row.owner_host,
+                )
+                for row in connection.execute(query)
+            }
+
+    def stage_seconds(self) -> dict[str, float]:
+        """Seconds that all executions together spent in each stage."""
+        query = select(stage_times.c.stage, func.sum(stage_times.c.seconds).label("seconds")).group_by(
+            stage_times.c.stage
+        )
+        with self.database.reading() as connection:
+            return {row.stage: float(row.seconds) for row in connection.execute(query)}
 
     # --- who works on it ----------------------------------------------------------------------------------------------
 
