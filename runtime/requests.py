@@ -693,6 +693,16 @@ def repeat_submission(
     return validate(TrainingCodeSubmission, {**earlier, **ids, "resources": _in_range(resources)})
 
 
+def label_of(installation: Installation, submission: TrainingCodeSubmission) -> str:
+    """`digits 0.1.0 on digits-png`: what people recognise an execution by; unnamed data by its digest's beginning."""
+    package = f"{submission.package.key} {submission.package.version}"
+    snapshot = submission.dataset_source_snapshot
+    if snapshot is None:
+        return package
+    names = [one.name for one in installation.ledger.dataset_names() if one.sha256 == snapshot.sha256]
+    return f"{package} on {names[0] if names else snapshot.sha256[:12]}"
+
+
 def said(text: str, option: str) -> str:
     """`text`, which says something: an empty shell variable must not come to mean the current folder.
 

@@ -11,7 +11,7 @@ from contracts.admission import admit_policy
 from contracts.base import validate
 from contracts.submission import TrainingCodeSubmission
 from runtime.installation import Installation
-from runtime.requests import read_document
+from runtime.requests import label_of, read_document
 from services import orchestrator
 from services.cli.execution_views import execution_views, exit_code
 from services.cli.following import carry_out
@@ -31,7 +31,7 @@ def submit(
     with Terminal.open(as_json=as_json) as terminal, Installation.open() as here:
         submission = validate(TrainingCodeSubmission, read_document(file))
         admit_policy(submission, here.settings.policy())
-        accepted = here.ledger.accept(submission, label=label_of(here, submission))
+        accepted = here.ledger.accept(submission, label=label_of(here, submission), announced=True)
         execution = accepted.execution
         if not accepted.created:
             terminal.note(f"execution {execution.execution_id} is known: {execution.state}")
@@ -41,13 +41,3 @@ def submit(
         attempts = here.ledger.attempts(execution.execution_id)
         terminal.answer(execution.to_document(), *execution_views(execution, attempts))
         return exit_code(execution, attempts)
-
-
-def label_of(here: Installation, submission: TrainingCodeSubmission) -> str:
-    """`digits 0.1.0 on digits-png`: what people recognise an execution by; unnamed data by its digest's beginning."""
-    package = f"{submission.package.key} {submission.package.version}"
-    snapshot = submission.dataset_source_snapshot
-    if snapshot is None:
-        return package
-    names = [one.name for one in here.ledger.dataset_names() if one.sha256 == snapshot.sha256]
-    return f"{package} on {names[0] if names else snapshot.sha256[:12]}"

@@ -8,7 +8,6 @@ Prefect run is idempotent by its key, a process holds a lock, and in the end the
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import threading
@@ -17,7 +16,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, Self
 
-from contracts.errors import NotFoundError, RuntimeFault
+from contracts.errors import RuntimeFault
 from contracts.limits import (
     DISPATCH_FIRST_PAUSE_SECONDS,
     DISPATCH_LONGEST_PAUSE_SECONDS,
@@ -28,11 +27,11 @@ from services.orchestrator.carrier import start_carrier, take_place
 from services.orchestrator.runs import cancel, has_deployments, run_deployed, run_states
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
     from types import TracebackType
 
     from runtime.installation import Installation
-    from runtime.ledger import Execution
+    from runtime.ledger import Execution, ExecutionSummary
 
 _LOG: Final = logging.getLogger(__name__)
 _NO_PLACE_SECONDS: Final = 2.0
@@ -67,7 +66,7 @@ class Dispatcher:
 
     def __init__(self, here: Installation) -> None:
         self._here = here
-        self._told: dict[str, None] = {}  # in the order in which they came
+        self._told: set[str] = set()
         self._starts: dict[str, _Starts] = {}
         self._guard = threading.Lock()
         self._rung, self._closing = threading.Event(), threading.Event()
@@ -82,7 +81,7 @@ class Dispatcher:
         """Afterwards it looks again at once, and takes care of this execution. Never waits for anything."""
         if execution_id is not None:
             with self._guard:
-                self._told[execution_id] = None
+                self._told.add(execution_id)
         self._rung.set()
 
     def close(self) -> None:
@@ -118,7 +117,8 @@ class Dispatcher:
                 failures = 0
                 self._rung.wait(pause)
                 continue
-            self._closing.wait(pause_after(failures))  # a bell changes nothing about what is away
+            # A bell changes nothing about what is away.
+            self._closing.wait(min(pause_after(failures), DISPATCH_SWEEP_SECONDS))
 
     def _sweep(self) -> float:
         """Afterwards whatever waited and could be started is; how long there is nothing to do unless somebody rings."""
@@ -133,28 +133,25 @@ class Dispatcher:
         due = [starts.not_before - time.monotonic() for starts in self._starts.values()]
         return max(0.1, min([pause, *(seconds for seconds in due if seconds > 0)]))
 
-    def _waiting(self) -> list[Execution]:
-        """Executions without an end that nobody is known to work on, the oldest first."""
-        ledger = self._here.ledger
+    def _waiting(self) -> list[ExecutionSummary]:
+        """Executions that somebody must take up, the oldest first."""
         with self._guard:
-            told = list(self._told)
-        found: dict[str, Execution] = {}
-        for execution_id in told:
-            with contextlib.suppress(NotFoundError):
-                execution = ledger.get(execution_id)
-                if not execution.ended:
-                    found[execution_id] = execution
+            told = set(self._told)  # before the ledger is asked: what is told meanwhile it may not have seen
+        unfinished = self._here.ledger.unfinished(limit=None)
+        known = {one.execution.execution_id for one in unfinished}
         with self._guard:
-            for execution_id in told:
-                if execution_id not in found:
-                    del self._told[execution_id]
-        for execution_id in [one for one in self._starts if one not in found]:
+            self._told -= told - known
+        for execution_id in self._starts.keys() - known:
             del self._starts[execution_id]
-        return sorted(found.values(), key=lambda one: (one.created_at, one.execution_id))
+        return [
+            one.execution
+            for one in unfinished
+            if not one.attended and (one.execution.announced or one.execution.execution_id in told)
+        ]
 
     # --- Prefect's workers --------------------------------------------------------------------------------------------
 
-    def _deploy(self, waiting: Iterable[Execution]) -> None:
+    def _deploy(self, waiting: Sequence[ExecutionSummary]) -> None:
         """Afterwards each of them has a run that has not ended, but for those whose last one just led to nothing.
 
         A run that is not there any more, because Prefect's database was lost, is started anew like one that crashed.
@@ -163,7 +160,7 @@ class Dispatcher:
         shown = run_states(settings, [one.flow_run_id for one in waiting if one.flow_run_id is not None])
         for execution in waiting:
             state = shown.get(execution.flow_run_id or "")
-            going = _is_held(execution) or (state is not None and not state.ended)
+            going = state is not None and not state.ended
             if going or self._closing.is_set() or not self._may_start(execution):
                 continue
             try:
@@ -178,12 +175,12 @@ class Dispatcher:
 
     # --- processes of this machine ------------------------------------------------------------------------------------
 
-    def _carry_out(self, waiting: Iterable[Execution]) -> float:
+    def _carry_out(self, waiting: Sequence[ExecutionSummary]) -> float:
         """Afterwards as many of them are carried out as there are places; how long until it is worth looking again."""
         for execution in waiting:
             if self._closing.is_set():
                 break
-            if _is_held(execution) or not self._may_start(execution):
+            if not self._may_start(execution):
                 continue
             try:
                 place = take_place(self._here.settings)
@@ -199,10 +196,10 @@ class Dispatcher:
                 _LOG.warning("%s waits: this machine cannot start a process now: %s", execution.label, error)
         return DISPATCH_SWEEP_SECONDS
 
-    def _noted_start(self, execution: Execution) -> None:
+    def _noted_start(self, execution: ExecutionSummary) -> None:
         self._starts.setdefault(execution.execution_id, _Starts()).note()
 
-    def _may_start(self, execution: Execution) -> bool:
+    def _may_start(self, execution: ExecutionSummary) -> bool:
         starts = self._starts.get(execution.execution_id)
         if starts is not None:
             return time.monotonic() >= starts.not_before
@@ -211,10 +208,6 @@ class Dispatcher:
         # Whoever accepted it a moment ago may be about to carry it out.
         age = (datetime.now(UTC) - execution.created_at).total_seconds()
         return not 0 <= age < DISPATCH_UNTOLD_SECONDS
-
-
-def _is_held(execution: Execution) -> bool:
-    return execution.owner is not None and execution.owner.is_gone() is False
 
 
 def detach(here: Installation, execution_id: str) -> Execution:
