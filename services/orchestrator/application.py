@@ -223,16 +223,66 @@ def _deployment(client: SyncPrefectClient, described: dict[str, Any]) -> _Wanted
         "parameters": described.get("parameters") or {},
     }
     name = f"{flow.name}/{described['name']}"
-
-    def write() -> None:
-        client.create_deployment(client.create_flow(flow), described["name"], **wanted)
-
     try:
         found = client.read_deployment_by_name(name).model_dump(mode="json")
     except ObjectNotFound:
+        found = None
+    timing = _timing(described, found)
+
+    def write() -> None:
+        client.create_deployment(client.create_flow(flow), described["name"], **wanted, **timing.to_write)
+
+    if found is None:
         return _Wanted(Difference("create", "deployment", name), write)
-    differing = tuple(sorted(one for one in wanted if one != "work_queue_name" and found.get(one) != wanted[one]))
+    differing = tuple(
+        sorted({one for one in wanted if one != "work_queue_name" and found.get(one) != wanted[one]} | timing.differing)
+    )
     return _Wanted(Difference("change" if differing else "keep", "deployment", name, differing), write)
+
+
+@dataclass(frozen=True, slots=True)
+class _Timing:
+    """When a deployment runs by itself, and how many of its runs at once: what differs, and what is written."""
+
+    differing: frozenset[str]
+    to_write: dict[str, Any]
+
+
+def _timing(described: dict[str, Any], found: dict[str, Any] | None) -> _Timing:
+    """The server tells a schedule with its own ids and times; whether it is active is the operator's to decide."""
+    from prefect.client.schemas.actions import DeploymentScheduleCreate
+    from prefect.client.schemas.objects import ConcurrencyOptions
+    from prefect.client.schemas.schedules import CronSchedule
+
+    schedules = [CronSchedule.model_validate(one) for one in described.get("schedules") or []]
+    wanted = [schedule.model_dump(mode="json") for schedule in schedules]
+    there = {"schedules": [], "concurrency_options": None, "global_concurrency_limit": None} | (found or {})
+    scheduled = [one["schedule"] for one in there["schedules"]]
+    limit = described.get("concurrency_limit") or {}
+    strategy = limit.get("collision_strategy")
+    differing = set()
+    if scheduled != wanted:
+        differing.add("schedules")
+    if (
+        (there["global_concurrency_limit"] or {}).get("limit"),
+        (there["concurrency_options"] or {}).get("collision_strategy"),
+    ) != (
+        limit.get("limit"),
+        strategy,
+    ):
+        differing.add("concurrency_limit")
+    active = [one["active"] for one in there["schedules"]] if scheduled == wanted else [True] * len(wanted)
+    return _Timing(
+        frozenset(differing),
+        {
+            "schedules": [
+                DeploymentScheduleCreate(schedule=schedule, active=on)
+                for schedule, on in zip(schedules, active, strict=True)
+            ],
+            "concurrency_limit": limit.get("limit"),
+            "concurrency_options": ConcurrencyOptions(collision_strategy=strategy) if strategy else None,
+        },
+    )
 
 
 # --- automations -----------------------------------------------------------------------------------------------------

@@ -193,6 +193,40 @@ def test_a_deployment_changed_by_hand_is_named_and_repaired(prefect_stack: Prefe
     assert {one.action for one in after} == {"keep"}
 
 
+def test_a_schedule_changed_by_hand_is_named_and_repaired(prefect_stack: PrefectStack) -> None:
+    with prefect_stack.client() as client:
+        found = client.read_deployment_by_name("reap-uploads/hourly")
+        client.delete_deployment_schedule(found.id, found.schedules[0].id)
+    with prefect_stack.stack.as_client():
+        done = orchestrator.apply(prefect_stack.site.settings)
+        after = orchestrator.apply(prefect_stack.site.settings, dry_run=True)
+
+    assert [(one.name, one.fields) for one in done if one.action != "keep"] == [("reap-uploads/hourly", ("schedules",))]
+    assert {one.action for one in after} == {"keep"}
+
+
+def test_a_schedule_that_an_operator_paused_stays_paused(prefect_stack: PrefectStack) -> None:
+    with prefect_stack.client() as client:
+        found = client.read_deployment_by_name("reap-uploads/hourly")
+        client.update_deployment_schedule(found.id, found.schedules[0].id, active=False)
+        client.update_deployment(found.id, DeploymentUpdate(description="changed by hand"))
+    with prefect_stack.stack.as_client():
+        orchestrator.apply(prefect_stack.site.settings)
+
+    with prefect_stack.client() as client:
+        assert [one.active for one in client.read_deployment_by_name("reap-uploads/hourly").schedules] == [False]
+
+
+def test_abandoned_uploads_are_reaped_by_the_scheduled_flow(prefect_stack: PrefectStack) -> None:
+    abandoned = "training-code-runtime/uploads/0190b5a0-0000-7000-8000-000000000000"  # of July 2024
+    with Installation.open(prefect_stack.site.settings) as installation:
+        installation.store.publish_bytes(b"bytes", "default", f"{abandoned}/content")
+        run = prefect_stack.run("reap-uploads/hourly")
+
+        assert run.state.message == "1 abandoned uploads removed"
+        assert list(installation.store.list("default", abandoned)) == []
+
+
 def test_the_server_that_answers_is_found_well(prefect_stack: PrefectStack) -> None:
     with prefect_stack.stack.as_client():
         said = orchestrator.check(prefect_stack.site.settings)

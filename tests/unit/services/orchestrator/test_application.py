@@ -28,7 +28,15 @@ def test_the_deployments_have_the_names_that_others_rely_on() -> None:
         "register-model-package/form",
         "pin-dataset/form",
         "train-package/cpu",
+        "reap-uploads/hourly",
     }
+
+
+def test_only_reaping_runs_by_itself_and_once_at_a_time() -> None:
+    scheduled = [one for one in DEPLOYMENTS if "schedules" in one]
+    assert [(flow_of(one).name, one["concurrency_limit"]) for one in scheduled] == [
+        ("reap-uploads", {"limit": 1, "collision_strategy": "CANCEL_NEW"})
+    ]
 
 
 @pytest.mark.parametrize("deployment", DEPLOYMENTS, ids=lambda one: one["entrypoint"])
