@@ -19,6 +19,7 @@ class ExecutionPolicy(Block):
         max_output_bytes: how much plain output it may print.
         max_processes: how many processes it may have.
         max_workspace_bytes: how much it may write in all.
+        fail_on_left_processes: whether a package fails whose processes outlive its training.
         max_attempts: how often a machine's failure may cost an execution a new attempt.
         oom_memory_factor: after out of memory, one more attempt with so many times the memory.
     """
@@ -36,6 +37,9 @@ class ExecutionPolicy(Block):
     max_output_bytes: int | None = Field(default=None, gt=0, description="How much plain output it may print.")
     max_processes: int | None = Field(default=None, gt=0, description="How many processes it may have.")
     max_workspace_bytes: int | None = Field(default=None, gt=0, description="How much it may write in all.")
+    fail_on_left_processes: bool | None = Field(
+        default=None, description="Whether a package fails whose processes outlive its training."
+    )
     max_attempts: int | None = Field(
         default=None, ge=1, le=100, description="How often a machine's failure may cost an execution a new attempt."
     )

@@ -14,6 +14,7 @@ from contracts.limits import (
     MIN_FREE_DISK_BYTES,
     RESULT_LINGER_SECONDS,
     STARTUP_SECONDS,
+    SURVIVOR_SECONDS,
     TERMINATE_GRACE_SECONDS,
 )
 
@@ -94,6 +95,8 @@ class ProcessLimits:
         startup_seconds: from the launch to the package's first line.
         grace_seconds: between SIGTERM and SIGKILL.
         linger_seconds: between the result and the process's end.
+        survivor_seconds: between the process's end and that of everything it started; what is left then is ended.
+        fail_on_left_processes: whether anything that is left then is an error; it is counted in any case.
     """
 
     timeout_seconds: float
@@ -109,6 +112,8 @@ class ProcessLimits:
     startup_seconds: float = STARTUP_SECONDS
     grace_seconds: float = TERMINATE_GRACE_SECONDS
     linger_seconds: float = RESULT_LINGER_SECONDS
+    survivor_seconds: float = SURVIVOR_SECONDS
+    fail_on_left_processes: bool = True
 
     @classmethod
     def of(cls, settings: Settings, resources: Resources) -> Self:
@@ -123,6 +128,7 @@ class ProcessLimits:
             file_size_bytes=settings.process_fsize_bytes,
             open_files=settings.process_nofile,
             grace_seconds=settings.terminate_grace_seconds,
+            fail_on_left_processes=settings.fail_on_left_processes,
         )
 
 

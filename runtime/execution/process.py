@@ -49,7 +49,7 @@ from runtime.execution.output import PlainOutput
 from runtime.execution.protocol import Completed, Event, Phase, Plain, ProtocolReader, Started
 from runtime.execution.record import ISOLATED, NOT_ISOLATED, ProcessRecord, TrainingEnd
 from runtime.execution.survivors import end_survivors
-from runtime.execution.verdict import NO_ROOM, Evidence, fault_of
+from runtime.execution.verdict import NO_ROOM, Evidence, Survivor, fault_of
 from runtime.execution.view import RUNNER, view_of
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def train(
             says why: `package_import_failed`, `entrypoint_missing`, `package_raised`, `wrong_return_value`,
             `artifact_outside`, `no_result`, `package_crashed`, `protocol_violation`, `timeout`, `idle_timeout`,
             `output_limit`, `out_of_memory`, `workspace_limit`, `process_limit`, `input_modified`, `workspace_lost`,
-            `killed`, `cancelled`, `runtime_unavailable`.
+            `killed`, `processes_left`, `cancelled`, `runtime_unavailable`.
         ExecutionBusyError: another process works in this workspace.
     """
     workspace = replace(launch.workspace, root=launch.workspace.root.resolve())
@@ -188,6 +188,7 @@ class _Training:
         self._started: float | None = None
         self._heard = self._launched
         self._finished: float | None = None
+        self._exited = False
         self._asked_cancel = self._launched
 
     def run(self) -> TrainingEnd:
@@ -221,6 +222,8 @@ class _Training:
                 input_dir=str(self._workspace.input),
                 phase=self._phase,
                 runtime_id=self._launch.request.runtime.id,
+                survivors=self._survivors() if self._limits.fail_on_left_processes else (),
+                survivor_seconds=self._limits.survivor_seconds,
             )
         )
         if fault is not None:
@@ -305,6 +308,7 @@ class _Training:
             "max_threads": limits.max_processes * THREADS_PER_PROCESS,
             "max_workspace_bytes": limits.max_workspace_bytes,
             "min_free_disk_bytes": limits.min_free_disk_bytes,
+            "survivor_seconds": limits.survivor_seconds,
             "file_size_bytes": limits.file_size_bytes or limits.max_workspace_bytes,  # also of a file full of holes
             "open_files": limits.open_files,
         }
@@ -322,11 +326,15 @@ class _Training:
                     return
             else:
                 self._watch_clock(now)
+            silent = self._exited  # what the runner said before its end is in the pipe when its end is known
             for key, _ in self._selector.select(self._wait(now)):
                 chunk = os.read(key.fd, _READ_BYTES)
                 self._take(str(key.data), chunk)
+                silent = silent and not (key.data == "protocol" and chunk)
                 if not chunk:
                     self._selector.unregister(key.fd)
+            if silent and self._finished is None and b"end" not in self._sent:
+                self._send(b"end")  # it failed: nobody waits for what it left
             if self._ended is not None and self._only_stacks_open():
                 return
 
@@ -334,7 +342,8 @@ class _Training:
         return all(key.data == "stacks" for key in self._selector.get_map().values())
 
     def _wait(self, now: float) -> float:
-        if self._ended is not None or (self._plan and self._plan[0][0] <= now):
+        unsure = self._exited and self._finished is None and b"end" not in self._sent
+        if self._ended is not None or unsure or (self._plan and self._plan[0][0] <= now):
             return 0.01
         until = self._plan[0][0] - now if self._plan else _TICK_SECONDS
         return max(0.0, min(_TICK_SECONDS, until))
@@ -394,6 +403,8 @@ class _Training:
                 self._limit = self._limit or report
             elif event == "stacks":
                 self._plan = [(time.monotonic() + _SETTLE_SECONDS, b"terminate")]
+            elif event == "exited":
+                self._exited = True
             elif event == "ended":
                 self._ended = report
         if not chunk and self._ended is None:  # the supervisor itself was ended
@@ -414,7 +425,8 @@ class _Training:
         if self._fault is not None or self._limit:
             return
         if self._finished is not None:
-            if now - self._finished > self._limits.linger_seconds and b"kill" not in self._sent:
+            lingers = not self._exited and now - self._finished > self._limits.linger_seconds
+            if lingers and b"kill" not in self._sent:
                 self._send(b"kill")  # the result stands: its exit handlers have had their time
             return
         if now - self._asked_cancel >= _CANCEL_SECONDS:
@@ -499,6 +511,10 @@ class _Training:
             kernel_oom_kills=max(0, kernel_oom_kills() - self._oom_kills),
             output_tail=self._output.tail(),
         )
+
+    def _survivors(self) -> tuple[Survivor, ...]:
+        named = (self._ended or {}).get("survivors", ())
+        return tuple(Survivor(int(one["pid"]), str(one["name"])) for one in named)
 
     def _isolation(self) -> tuple[dict[str, str], dict[str, str]]:
         state = {feature: ISOLATED if feature in self._isolated else NOT_ISOLATED for feature in _FEATURES}

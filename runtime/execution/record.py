@@ -33,7 +33,7 @@ class ProcessRecord:
         workspace_bytes: what lay in the workspace when it was last measured.
         output_bytes: plain output.
         events: typed events.
-        ended_survivors: processes that outlived the training process and were ended by the runtime.
+        ended_survivors: processes that outlived the training process, and their time to end, and were ended by the runtime.
         asked_to_end: whether the process was sent SIGTERM by the runtime.
         ended_by_force: whether the runtime killed the training process.
         kernel_oom_kills: processes that the kernel ended for memory meanwhile, where it can be read.

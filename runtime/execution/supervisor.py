@@ -14,7 +14,8 @@ parent (flow)  ->  supervisor  ->  init  ->  runner (the package)  ->  whatever 
 3. The init arranges what the package can see and write, waits for the parent's word, gives up every privilege, and
    starts the runner; it is the runner's parent and, in its namespace, process 1.
 4. The supervisor measures memory, processes and disk of the whole tree and ends it when one goes over its limit.
-5. Whatever happens it ends the whole tree: with a process namespace by ending its process 1, which the kernel makes
+5. When the runner has ended by itself, what it started has a moment to end too; what has not is named in the report.
+6. Whatever happens it ends the whole tree: with a process namespace by ending its process 1, which the kernel makes
    the end of all; without one by killing every descendant until none is left. If the supervisor itself is killed, the
    init dies with it (death signal), and the parent looks for the rest by its mark.
 
@@ -24,8 +25,10 @@ parent (flow)  ->  supervisor  ->  init  ->  runner (the package)  ->  whatever 
 | `stacks` | asks Python processes for their stacks: `{"event": "stacks"}` |
 | `terminate` | SIGTERM to the runner |
 | `kill` | ends the tree |
+| `end` | after `exited`: ends what is left of the tree without waiting for it |
 
-Reports: `ready` (isolation), `running`, `limit` (which one, how much), `stacks`, and `ended`, always the last.
+Reports: `ready` (isolation), `running`, `limit` (which one, how much), `stacks`, `exited` (the runner, by itself), and
+`ended`, always the last.
 """
 
 # ruff: noqa: S108 - temporary folders are what this confines
@@ -60,6 +63,10 @@ BUSY_SHARE = 10
 """Measuring takes at most one part in so many of a core."""
 END_SECONDS = 20.0
 """A killed process that is still there after this hangs in the kernel; the report names it."""
+OUTLIVE_PAUSE_SECONDS = 0.02
+"""Between two looks at whether what the runner left has ended: honest packages wait no longer than they must."""
+NAMED_SURVIVORS = 50
+"""Processes whose names the report has; it counts all of them."""
 
 CLONE_NEWNS, CLONE_NEWIPC, CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = (
     0x20000,
@@ -483,6 +490,11 @@ def alive(pid: int) -> bool:
     return bool(fields) and fields[0] not in b"ZX"
 
 
+def name_of(pid: int) -> str:
+    """What a process calls itself; any bytes at all, sixteen at most."""
+    return read(f"/proc/{pid}/comm").removesuffix(b"\n").decode(errors="replace")
+
+
 class Tree:
     """The processes of the package and what they take.
 
@@ -621,12 +633,15 @@ class Supervisor:
         self._disk = Disk(order["view"]["writable"])
         self._broken = False
         self._killed = False
+        self._dismissed = False
+        self._measure_at = self._disk_at = 0.0
 
     def run(self) -> None:
         """Afterwards the tree has run and is gone."""
         try:
             self._confine()
             self._follow()
+            self._outwait()
             self._say_end()
         except ParentGoneError:  # once at most: nothing interrupts the end
             self._end_tree()
@@ -664,24 +679,50 @@ class Supervisor:
         poll = select.poll()
         poll.register(0, select.POLLIN)
         poll.register(self._init.status, select.POLLIN)
-        measured = disk = 0.0
         while self._ended is None:
             wait = MEASURE_SECONDS if self._runner else 3600.0
-            for handle, _ in poll.poll(max(wait, measured - time.monotonic()) * 1000):
+            for handle, _ in poll.poll(max(wait, self._measure_at - time.monotonic()) * 1000):
                 if handle == 0:
                     self._obey()
                 else:
                     self._hear()
-            if self._runner is None or self._ended is not None or self._broken:
-                continue
-            now = time.monotonic()
-            if now >= measured:
-                self._watch_processes()
-                taken = time.monotonic() - now
-                measured = now + max(MEASURE_SECONDS, taken * BUSY_SHARE)
-            if now >= disk:
-                self._watch_disk(now)
-                disk = now + max(DISK_SECONDS, (time.monotonic() - now) * BUSY_SHARE)
+            if self._runner is not None and self._ended is None:
+                self._watch()
+
+    def _outwait(self) -> None:
+        """Gives what the runner left its time to end by itself; commands and limits hold meanwhile.
+
+        Pools, resource trackers and loaders of libraries end a moment after the process that started them.
+        """
+        if self._killed:
+            return
+        self.say("exited")
+        poll = select.poll()
+        poll.register(0, select.POLLIN)
+        until = time.monotonic() + self._order["survivor_seconds"]
+        while not self._killed and not self._dismissed and self._survivors() and time.monotonic() < until:
+            if poll.poll(OUTLIVE_PAUSE_SECONDS * 1000):
+                self._obey()
+            self._watch()
+
+    def _survivors(self) -> list[int]:
+        """What lives below the init. Looks twice, since one look can miss a process whose parent ends at that moment."""
+        for _ in range(2):
+            found = [pid for pid in descendants() if pid != self._init.pid and alive(pid)]
+            if found:
+                return found
+        return []
+
+    def _watch(self) -> None:
+        """Measures what is due."""
+        now = time.monotonic()
+        if now >= self._measure_at and not self._broken:
+            self._watch_processes()
+            taken = time.monotonic() - now
+            self._measure_at = now + max(MEASURE_SECONDS, taken * BUSY_SHARE)
+        if now >= self._disk_at and not self._broken:
+            self._watch_disk(now)
+            self._disk_at = now + max(DISK_SECONDS, (time.monotonic() - now) * BUSY_SHARE)
 
     def _obey(self) -> None:
         chunk = os.read(0, 4096)
@@ -700,6 +741,8 @@ class Supervisor:
                 self.say("stacks")
             elif command == b"kill":
                 self._kill_tree()
+            elif command == b"end":
+                self._dismissed = True
 
     def _hear(self) -> None:
         """What the init says."""
@@ -792,7 +835,8 @@ class Supervisor:
 
     def _say_end(self) -> None:
         """Ends what is left and reports how it was."""
-        outlived = 0 if self._killed else sum(1 for pid in descendants() if pid != self._init.pid and alive(pid))
+        outlived = [] if self._killed else self._survivors()
+        named = [{"pid": pid, "name": name_of(pid)} for pid in outlived[:NAMED_SURVIVORS]]
         left = self._end_tree()
         ended = self._ended or 0
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -800,7 +844,8 @@ class Supervisor:
             "ended",
             exit_code=os.WEXITSTATUS(ended) if os.WIFEXITED(ended) else None,
             signal=os.WTERMSIG(ended) if os.WIFSIGNALED(ended) else 0,
-            outlived=outlived,
+            outlived=len(outlived),
+            survivors=named,
             left=left,
             peak_memory=self._tree.peak_memory,
             peak_processes=self._tree.peak_processes,

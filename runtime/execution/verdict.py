@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,6 +21,7 @@ from contracts.errors import (
     PackageCrashedError,
     PackageImportError,
     PackageRaisedError,
+    ProcessesLeftError,
     ProcessLimitError,
     RuntimeFault,
     RuntimeUnavailableError,
@@ -27,7 +29,7 @@ from contracts.errors import (
     WorkspaceLostError,
     WrongReturnValueError,
 )
-from contracts.limits import GIB
+from contracts.limits import GIB, SURVIVOR_SECONDS
 from runtime.sizes import readable_size
 
 if TYPE_CHECKING:
@@ -44,6 +46,25 @@ NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _TAIL_LINES: Final = 5
 _KILLED: Final = re.compile(r"killed|SIGKILL|signal 9|code:? -9", re.IGNORECASE)
 """What libraries say when a worker of theirs was killed."""
+_NAMES_SHOWN: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Survivor:
+    """A process of the package that its training process left behind.
+
+    Attributes:
+        pid: on this machine.
+        name: what it called itself: the package's words.
+    """
+
+    pid: int
+    name: str
+
+    @property
+    def shown(self) -> str:
+        """Its name in one line of printable characters."""
+        return "".join(letter if letter.isprintable() else "?" for letter in self.name[:64]).strip() or "(no name)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +83,8 @@ class Evidence:
         input_dir: where the package saw its inputs.
         phase: the last phase that it reported; empty before the first.
         runtime_id: whose Python ran it.
+        survivors: the first of what it left, where that is an error; `record.ended_survivors` counts all.
+        survivor_seconds: how long they had to end by themselves.
     """
 
     record: ProcessRecord
@@ -75,13 +98,15 @@ class Evidence:
     input_dir: str = ""
     phase: str = ""
     runtime_id: str = ""
+    survivors: tuple[Survivor, ...] = ()
+    survivor_seconds: float = SURVIVOR_SECONDS
 
 
 def fault_of(evidence: Evidence) -> RuntimeFault | None:
     """The one error that explains the end best, or `None` for a training that finished.
 
     1. What the runtime ended it for. 2. What the package did to its workspace and inputs, whatever it says. 3. A
-    completion stands, however its process ended afterwards. 4. What the kernel ended for memory. 5. What the package
+    completion stands, however its process ended afterwards, unless others live on that it left. 4. What the kernel ended for memory. 5. What the package
     did instead of finishing. 6. How the process ended.
     """
     if evidence.stopped is not None:
@@ -97,7 +122,7 @@ def fault_of(evidence: Evidence) -> RuntimeFault | None:
     if evidence.changed_inputs:
         return _modified(evidence.changed_inputs)
     if evidence.completed:
-        return None
+        return _left_behind(evidence) if evidence.survivors else None
     if not evidence.started:
         return _not_started(evidence)
     if evidence.record.kernel_oom_kills and _fits_a_kill(evidence):
@@ -164,6 +189,20 @@ def _modified(changed: tuple[str, ...]) -> InputModifiedError:
         f"the package changed its input: {shown}",
         hint="Inputs are read-only: copy what must be changed into output_dir or the temporary folder first.",
         context={"changed": list(changed[:1000])},
+    )
+
+
+def _left_behind(evidence: Evidence) -> ProcessesLeftError:
+    many = max(evidence.record.ended_survivors, len(evidence.survivors))
+    counts = Counter(one.shown for one in evidence.survivors)
+    names = [name if count == 1 else f"{name} ({count} times)" for name, count in counts.items()]
+    rest = f" and {len(names) - _NAMES_SHOWN} other names" if len(names) > _NAMES_SHOWN else ""
+    what = "1 process" if many == 1 else f"{many} processes"
+    return ProcessesLeftError(
+        f"the package left {what} behind: {', '.join(names[:_NAMES_SHOWN])}{rest}",
+        hint="Wait for, or end, whatever the package starts before train() returns: what still lives "
+        f"{evidence.survivor_seconds:g} s after its process has ended counts. fail_on_left_processes = false accepts it.",
+        context={"left_processes": [{"pid": one.pid, "name": one.shown} for one in evidence.survivors]},
     )
 
 

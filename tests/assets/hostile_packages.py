@@ -335,6 +335,55 @@ HOSTILE: dict[str, Hostile] = {
         "no_result",
         "exit code 0",
     ),
+    "leaves_grandchildren_after_its_result": Hostile(
+        _train(
+            """
+            import subprocess
+            for _ in range(3):
+                subprocess.Popen(["setsid", "setsid", "sleep", "600"])
+            return {}
+            """
+        ),
+        "processes_left",
+        "left 3 processes behind: sleep (3 times)",
+        {"survivor_seconds": 0.5},
+    ),
+    "leaves_a_daemon_after_its_result": Hostile(
+        _train(
+            """
+            import os, signal
+            if os.fork() == 0:
+                os.setsid()
+                if os.fork() == 0:
+                    os.chdir("/")
+                    os.closerange(0, 64)
+                    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+                    os.execve("/bin/sleep", ["sleep", "600"], {})
+                os._exit(0)
+            os.wait()
+            return {}
+            """
+        ),
+        "processes_left",
+        "left 1 process behind: sleep",
+        {"survivor_seconds": 0.5},
+    ),
+    "leaves_a_process_with_a_name_that_hides": Hostile(
+        _train(
+            """
+            import ctypes, os, time
+            if os.fork() == 0:
+                os.setsid()
+                ctypes.CDLL(None).prctl(15, b"\\x1b[2K\\n\\xff ok", 0, 0, 0)
+                time.sleep(600)
+            time.sleep(0.1)
+            return {}
+            """
+        ),
+        "processes_left",
+        "left 1 process behind: ?[2K?\ufffd ok",
+        {"survivor_seconds": 0.5},
+    ),
     "nests_folders_deeply": Hostile(
         _train(
             """

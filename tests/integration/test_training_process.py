@@ -225,13 +225,6 @@ def test_files_that_are_closed_only_at_exit_are_whole(tmp_path) -> None:
     assert (launch.workspace.output / "f").read_text() == "content"
 
 
-def test_survivors_of_a_success_are_ended_and_counted(tmp_path) -> None:
-    source = body(
-        "import subprocess", "subprocess.Popen(['setsid', 'sleep', '600'])", "import time; time.sleep(0.2)", "return {}"
-    )
-    assert run(prepare(tmp_path, source)).record.ended_survivors == 1
-
-
 def test_a_training_that_finished_is_not_run_again(tmp_path) -> None:
     launch = prepare(tmp_path, body("print('paid work')", "return {'summary': 'once'}"))
     first = run(launch)

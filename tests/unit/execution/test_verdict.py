@@ -8,14 +8,20 @@ from contracts.errors import CancelledError
 from runtime.execution.process import main_thread_place
 from runtime.execution.protocol import Failure
 from runtime.execution.record import ProcessRecord
-from runtime.execution.verdict import Evidence, fault_of
+from runtime.execution.verdict import Evidence, Survivor, fault_of
 
 RAISED = Failure("raised", "ValueError", "no", file="train.py", line=3)
 
 
-def judge(*, limit=None, signal="", exit_code=0, oom=0, tail=(), peak=0, **evidence):
+def judge(*, limit=None, signal="", exit_code=0, oom=0, tail=(), peak=0, outlived=0, **evidence):
     record = ProcessRecord(
-        attempt=1, signal=signal, exit_code=exit_code, kernel_oom_kills=oom, output_tail=tail, peak_memory_bytes=peak
+        attempt=1,
+        signal=signal,
+        exit_code=exit_code,
+        kernel_oom_kills=oom,
+        output_tail=tail,
+        peak_memory_bytes=peak,
+        ended_survivors=outlived,
     )
     return fault_of(Evidence(record=record, limit=limit or {}, input_dir="/w/input", **evidence))
 
@@ -31,6 +37,36 @@ def test_a_completion_is_no_fault() -> None:
 
 def test_a_completion_stands_though_its_process_crashed_in_an_exit_handler() -> None:
     assert judge(completed=True, signal="SIGSEGV", exit_code=None) is None
+
+
+def test_what_a_completed_training_left_is_named_and_counted() -> None:
+    left = (Survivor(7, "wandb"), Survivor(8, "python3"), Survivor(9, "python3"))
+    fault = judge(completed=True, survivors=left, outlived=3)
+    assert (fault.code, fault.message) == (
+        "processes_left",
+        "the package left 3 processes behind: wandb, python3 (2 times)",
+    )
+    assert fault.context["left_processes"][0] == {"pid": 7, "name": "wandb"}
+
+
+def test_of_many_names_the_message_has_the_first_and_the_true_number() -> None:
+    left = tuple(Survivor(number, f"job-{number}") for number in range(50))
+    fault = judge(completed=True, survivors=left, outlived=700)
+    assert fault.message == (
+        "the package left 700 processes behind: job-0, job-1, job-2, job-3, job-4 and 45 other names"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [("a\x1b[31m\nb", "a?[31m?b"), ("\u202eevil", "?evil"), ("   ", "(no name)"), ("x" * 99, "x" * 64)],
+)
+def test_a_name_is_one_bounded_line_of_printable_characters(name, shown) -> None:
+    assert judge(completed=True, survivors=(Survivor(7, name),)).context["left_processes"][0]["name"] == shown
+
+
+def test_what_a_failed_training_left_is_not_its_error() -> None:
+    assert code(failure=RAISED, survivors=(Survivor(7, "sleep"),), outlived=1) == "package_raised"
 
 
 def test_why_the_runtime_ended_it_wins() -> None:
