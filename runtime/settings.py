@@ -110,6 +110,7 @@ class Settings(BaseModel):
         process_nofile: how many files each of its processes may have open; `None` is what the machine allows.
         max_workspace_bytes: how much it may write in all.
         terminate_grace_seconds: time between being asked to end and being ended.
+        fail_on_left_processes: whether a package fails whose processes outlive its training; they are ended in any case.
         isolation: `auto` uses the namespaces this machine allows; `none` uses none, and the record says so.
         max_attempts: how often a machine's failure may cost an execution a new attempt.
         oom_memory_factor: after `out_of_memory` one more attempt with so many times the memory; `None` is none.
@@ -164,6 +165,7 @@ class Settings(BaseModel):
     process_nofile: int | None = Field(default=None, ge=64)
     max_workspace_bytes: int = Field(default=DEFAULT_MAX_WORKSPACE_BYTES, gt=0)
     terminate_grace_seconds: float = Field(default=TERMINATE_GRACE_SECONDS, ge=0)
+    fail_on_left_processes: bool = True
     isolation: Literal["auto", "none"] = "auto"
     max_attempts: int = Field(default=DEFAULT_MAX_ATTEMPTS, ge=1, le=100)
     oom_memory_factor: float | None = Field(default=None, gt=1, le=16)
