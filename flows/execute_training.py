@@ -20,6 +20,7 @@ from contracts.errors import (
 from contracts.submission import TrainingCodeSubmission
 from flows.attempts import train_in_attempts
 from flows.train_package import stage_of
+from runtime.execution.telling import Teller
 from runtime.ledger import Owner
 from tasks.admit_execution import admit_execution
 from tasks.check_package import check_package
@@ -75,7 +76,7 @@ def _to_its_end(host: Host, execution: Execution) -> Execution:
     """
     ledger = host.installation.ledger
     run = Run.of(replace(host, stage_entered=_stage_writer(ledger, execution.execution_id)), execution.execution_id)
-    watch = Watch(run, Owner.here())
+    watch = Watch(run, Owner.here(), Teller.of(host.installation, execution))
     end = None
     try:
         submission = validate_submission(run, execution)  # 1
@@ -112,7 +113,8 @@ def _accepted(host: Host, execution_id: str, submission: dict[str, Any]) -> Exec
     if submission:
         document = validate(TrainingCodeSubmission, submission)
         package = document.package
-        return ledger.accept(document, label=f"{package.key} {package.version}").execution
+        label = f"{package.key} {package.version}"
+        return ledger.accept(document, label=label, announced=True).execution  # whoever submits so is the platform
     if not execution_id:
         raise InvalidDocumentError.of(
             "execution", [{"path": "execution_id", "message": "required here, or a submission"}]

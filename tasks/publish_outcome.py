@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from contracts.errors import CancelledError, RuntimeFault
+from contracts.messages import ended, model_registered, not_registered
 from contracts.result import ResultArtifact, ResultError, TrainingResult
+from runtime.execution.telling import Teller
 from runtime.execution.workspace import Workspace
-from runtime.ledger import ATTEMPT_LOST
+from runtime.ledger import ATTEMPT_LOST, OutboxMessage
 from runtime.sizes import readable_size
 from tasks.showing import escape, show_markdown
 from tasks.stage import stage
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from runtime.handover import AttemptEnd
@@ -85,6 +89,9 @@ def publish_outcome(run: Run, outcome: Outcome) -> Execution:
 def write_end(installation: Installation, execution_id: str, outcome: Outcome) -> tuple[Execution, Cleaning]:
     """As the stage, for whoever ends an execution that nobody works on.
 
+    Where the execution is announced the platform is told: first what its journal still has, then, with the end, the
+    status and the model.
+
     Raises:
         ConflictError, LedgerUnavailableError: as the stage.
     """
@@ -92,6 +99,8 @@ def write_end(installation: Installation, execution_id: str, outcome: Outcome) -
     ledger = installation.ledger
     ledger.set_workspace_cleaned(execution_id, removed.complete)
     _end_open_attempts(ledger, execution_id, outcome)
+    execution = ledger.get(execution_id)
+    Teller.of(installation, execution).tell()
     finished = ledger.finish(  # last: whoever dies before it leaves an execution that goes on
         execution_id,
         state=outcome.state,
@@ -99,8 +108,34 @@ def write_end(installation: Installation, execution_id: str, outcome: Outcome) -
         error=None if outcome.error is None else outcome.error.to_document(),
         artifacts=outcome.artifacts,
         model=None if outcome.model is None else outcome.model.to_document(),
+        messages=_messages(execution, outcome) if execution.announced else (),
     )
     return finished.execution, removed
+
+
+def _messages(execution: Execution, outcome: Outcome) -> Iterator[OutboxMessage]:
+    """What the platform is told of the end, in order. Each has a number of its own: nothing is told twice."""
+    now, task_id = datetime.now(UTC), execution.task_id
+    registered = None
+    if outcome.model is not None:
+        registered = model_registered(
+            task_id=task_id,
+            timestamp=now,
+            package_key=execution.package_key,
+            onnx_save_path=outcome.model.object.key,
+            result=outcome.result,
+            artifacts=outcome.artifacts,
+        )
+        if registered is None:  # log messages of the journal count from 1
+            warning = not_registered(task_id=task_id, timestamp=now, task_kind=execution.task_kind)
+            yield OutboxMessage.of(warning, 0)
+    yield OutboxMessage.of(
+        ended(
+            task_id=task_id, timestamp=now, result=outcome.result, artifacts=outcome.artifacts, message=_line(outcome)
+        )
+    )
+    if registered is not None:
+        yield OutboxMessage.of(registered)
 
 
 def _end_open_attempts(ledger: Ledger, execution_id: str, outcome: Outcome) -> None:

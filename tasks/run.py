@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from logging import Logger, LoggerAdapter
 
+    from runtime.execution.telling import Teller
     from runtime.installation import Installation
     from runtime.ledger import Owner
 
@@ -154,12 +155,14 @@ class Run:
 class Watch:
     """Asked about once a second while an execution runs: it keeps the claim alive and says whether to end.
 
-    A ledger that does not answer for a moment must not cost a paid training: then the answer is no.
+    On the way it tells the platform what the journal has new. A ledger that does not answer for a moment must not cost a
+    paid training: then the answer is no, and what was to be told waits for the next look.
     """
 
-    def __init__(self, run: Run, owner: Owner) -> None:
+    def __init__(self, run: Run, owner: Owner, teller: Teller) -> None:
         self._run = run
         self._owner = owner
+        self._teller = teller
         self._beat_at = time.monotonic()
 
     def __call__(self) -> bool:
@@ -171,6 +174,7 @@ class Watch:
             if time.monotonic() - self._beat_at > HEARTBEAT_SECONDS:
                 self._beat_at = time.monotonic()
                 ledger.heartbeat(self._run.execution_id, self._owner)
+            self._teller.tell()
             return ledger.cancel_requested(self._run.execution_id)
         except LedgerUnavailableError:
             return False

@@ -18,6 +18,7 @@ from runtime.ledger.records import (
     RecordedMessage,
     Standing,
     State,
+    Told,
     Unfinished,
 )
 
@@ -39,5 +40,6 @@ __all__ = [
     "RecordedMessage",
     "Standing",
     "State",
+    "Told",
     "Unfinished",
 ]

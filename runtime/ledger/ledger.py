@@ -20,6 +20,7 @@ from runtime.ledger.outbox import (
     enqueue_logs,
     enqueue_queued,
     enqueue_running,
+    last_log,
     recorded,
     set_told_bytes,
     told_bytes,
@@ -41,6 +42,7 @@ from runtime.ledger.records import (
     RecordedMessage,
     Standing,
     State,
+    Told,
     Unfinished,
 )
 from runtime.ledger.schema import attempts, counters, dataset_names, executions, leases, outbox, stage_times
@@ -273,7 +275,7 @@ class Ledger:
 
     def figures(self) -> Figures:
         """How much there is of everything that waits or has ended. Cheap: asked by every scrape of the metrics."""
-        states = select(executions.c.state, executions.c.error_code, func.count().label("count")).group_by(
+        states = select(executions.c.state, executions.c.error_code, func.count().label("many")).group_by(
             executions.c.state, executions.c.error_code
         )
         oldest_queued = select(func.min(executions.c.created_at)).where(executions.c.state == "queued")
@@ -281,7 +283,7 @@ class Ledger:
         first_pending = select(outbox.c.created_at).where(pending).order_by(outbox.c.id).limit(1)
         with self.database.reading() as connection:
             return Figures(
-                executions={(row.state, row.error_code): row.count for row in connection.execute(states)},
+                executions={(row.state, row.error_code): row.many for row in connection.execute(states)},
                 oldest_queued_at=connection.execute(oldest_queued).scalar(),
                 pending_messages=connection.execute(select(func.count()).where(pending)).scalar_one(),
                 oldest_pending_at=connection.execute(first_pending).scalar(),
@@ -625,10 +627,10 @@ class Ledger:
             insert_all_once(connection, outbox, [row])
             return True
 
-    def told_bytes(self, execution_id: str, journal: str) -> int:
-        """Up to where the lines of `journal`, a name that no other file has, are messages."""
+    def told(self, execution_id: str, journal: str) -> Told:
+        """How far `journal`, a name that no other file has, has become messages, and how many the execution has."""
         with self.database.reading() as connection:
-            return told_bytes(connection, execution_id, journal)
+            return Told(told_bytes(connection, execution_id, journal), last_log(connection, execution_id))
 
     def tell(self, execution_id: str, journal: str, *, after: int, upto: int, logs: Sequence[TaskLog]) -> bool:
         """Whether this call made messages of the lines of `journal` from byte `after` up to `upto`, all or none.

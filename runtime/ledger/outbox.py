@@ -58,10 +58,7 @@ def enqueue_logs(
     connection: Connection, execution_id: str, task_id: int, logs: Sequence[TaskLog], now: datetime
 ) -> None:
     """Afterwards the outbox has these log messages, numbered on from the last; the one too many says where the rest is."""
-    last = connection.execute(
-        select(func.max(outbox.c.number)).where(outbox.c.execution_id == execution_id, outbox.c.kind == TaskLog.kind)
-    ).scalar()
-    told = last or 0
+    told = last_log(connection, execution_id)
     messages = [
         OutboxMessage.of(one, told + index) for index, one in enumerate(logs, 1) if told + index <= MAX_TOLD_LOGS
     ]
@@ -69,6 +66,12 @@ def enqueue_logs(
         limit = log_limit(execution_id=execution_id, task_id=task_id, timestamp=now)
         messages.append(OutboxMessage.of(limit, MAX_TOLD_LOGS + 1))
     enqueue(connection, execution_id, task_id, messages, now)
+
+
+def last_log(connection: Connection, execution_id: str) -> int:
+    """The number of the execution's last log message; they count from 1."""
+    same = (outbox.c.execution_id == execution_id) & (outbox.c.kind == TaskLog.kind)
+    return connection.execute(select(func.max(outbox.c.number)).where(same)).scalar() or 0
 
 
 def told_bytes(connection: Connection, execution_id: str, journal: str) -> int:

@@ -268,3 +268,14 @@ class DatasetName:
     sha256: str
     object: Pinned
     updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """How far a journal has been told: the bytes whose lines are messages, and the number of the last log message.
+
+    A number above `MAX_TOLD_LOGS` is that of the message that says where the rest is: no more follow.
+    """
+
+    bytes: int
+    logs: int

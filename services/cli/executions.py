@@ -212,7 +212,11 @@ def retry(
         submission = repeat_submission(earlier.submission, memory=memory, timeout=timeout, cpus=cpus, gpus=gpus)
         admit_policy(submission, here.settings.policy())
         accepted = here.ledger.accept(
-            submission, label=earlier.label, model_name=earlier.model_name, retry_of=earlier.execution_id
+            submission,
+            label=earlier.label,
+            model_name=earlier.model_name,
+            retry_of=earlier.execution_id,
+            announced=earlier.announced,
         )
         new = accepted.execution.execution_id
         terminal.note(f"execution {new} tries {earlier.execution_id} again")
