@@ -1,0 +1,171 @@
+"""Accepting submissions over HTTP, and what is answered about an execution."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from contracts.admission import admit_policy
+from contracts.errors import ConflictError, NotFoundError
+from contracts.references import Pinned
+from runtime.requests import label_of, repeat_submission
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from contracts.admission import ExecutionPolicy
+    from contracts.submission import TrainingCodeSubmission
+    from runtime.installation import Installation
+    from runtime.ledger import Accepted, Attempt, Execution, ExecutionSummary
+
+SHOWN: Final = 5
+"""Of what exists, in a message about what does not."""
+_UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+def accept(here: Installation, submission: TrainingCodeSubmission, policy: ExecutionPolicy) -> Accepted:
+    """Afterwards the ledger has the submission, announced to the platform.
+
+    One that it has already is answered as it stands, whatever the policy says by now: nothing begins by that. For every other
+    one policy comes before conflict.
+
+    Raises:
+        PolicyError: the settings refuse it; the message names them.
+        ConflictError: its execution id belongs to another submission; the message names the first difference.
+        LedgerUnavailableError: safe to send again.
+    """
+    known = here.ledger.standings([submission.execution_id])
+    if not known or here.ledger.get(submission.execution_id).submission_sha256 != submission.content_sha256():
+        admit_policy(submission, policy)
+    return here.ledger.accept(submission, label=label_of(here, submission), announced=True)
+
+
+def retry(here: Installation, execution_id: str, policy: ExecutionPolicy) -> Execution:
+    """A new execution of an ended one's submission; the platform is told of it if it was told of the first.
+
+    Raises:
+        NotFoundError: there is none of this id.
+        ConflictError: it has not ended.
+        PolicyError: as `accept`.
+    """
+    earlier = find(here, execution_id)
+    if not earlier.ended:
+        raise ConflictError(
+            f"{earlier.label} is {earlier.state}, so there is nothing to retry",
+            hint=f"POST /v1/executions/{earlier.execution_id}/cancel ends it.",
+            context={"execution_id": earlier.execution_id, "state": earlier.state},
+        )
+    submission = repeat_submission(earlier.submission, memory=None, timeout=None, cpus=None, gpus=None)
+    admit_policy(submission, policy)
+    return here.ledger.accept(
+        submission,
+        label=earlier.label,
+        model_name=earlier.model_name,
+        retry_of=earlier.execution_id,
+        announced=earlier.announced,
+    ).execution
+
+
+def find(here: Installation, execution_id: str) -> Execution:
+    """The execution, its id written in whichever case.
+
+    Raises:
+        NotFoundError: there is none of this id; the message names the newest that there are.
+    """
+    wanted = execution_id.lower()
+    if _UUID.fullmatch(wanted):  # what is none is not asked for: a database may refuse the text itself
+        with contextlib.suppress(NotFoundError):
+            return here.ledger.get(wanted)
+    newest = here.ledger.list(limit=SHOWN)
+    there_are = "; the newest are " + ", ".join(f"{one.execution_id} ({one.label})" for one in newest)
+    raise NotFoundError(
+        f"no execution {execution_id[:100]}{there_are if newest else '; there is none yet'}",
+        hint="Give the whole execution_id; GET /v1/executions lists them.",
+        context={"execution_id": execution_id[:100], "newest": [one.execution_id for one in newest]},
+    )
+
+
+def find_artifact(execution: Execution, sha256: str) -> tuple[Pinned, str]:
+    """Where an artifact of the execution is, and its file's name.
+
+    Raises:
+        NotFoundError: it has none of this digest; the message names those that it has.
+    """
+    for entry in execution.artifacts:
+        stored = entry["object"]
+        if stored["sha256"] == sha256:
+            pinned = Pinned(stored["bucket"], stored["object_key"], stored["sha256"], stored["size_bytes"])
+            return pinned, str(entry["artifact"]["path"])
+    has = ", ".join(f"{entry['artifact']['path']} ({entry['object']['sha256']})" for entry in execution.artifacts[:20])
+    raise NotFoundError(
+        f"{execution.label} has no artifact {sha256[:100]}; it has {has or f'none: {execution.state}'}",
+        hint=f"GET /v1/executions/{execution.execution_id}/artifacts lists them by their digests.",
+        context={
+            "execution_id": execution.execution_id,
+            "artifacts": [entry["object"]["sha256"] for entry in execution.artifacts],
+        },
+    )
+
+
+# --- what is answered -------------------------------------------------------------------------------------------------
+
+
+def summary_document(one: ExecutionSummary) -> dict[str, Any]:
+    """An entry of `GET /v1/executions`."""
+    return {
+        "execution_id": one.execution_id,
+        "state": one.state,
+        "stage": one.stage,
+        "label": one.label,
+        "task_id": one.task_id,
+        "task_kind": one.task_kind,
+        "package": {"key": one.package_key, "version": one.package_version},
+        "retry_of": one.retry_of,
+        "cancel_requested": one.cancel_requested,
+        "created_at": one.created_at.isoformat(),
+        "started_at": one.started_at.isoformat() if one.started_at else None,
+        "ended_at": one.ended_at.isoformat() if one.ended_at else None,
+        "error": one.error,
+        "ui_url": one.ui_url,
+    }
+
+
+def execution_document(execution: Execution, attempts: Iterable[Attempt] = ()) -> dict[str, Any]:
+    """`GET /v1/executions/{id}`: all that `mtr executions show` says, and its attempts."""
+    return {
+        **summary_document(execution),
+        **execution.to_document(),
+        "model_name": execution.model_name,
+        "attempts": [
+            {
+                "number": attempt.number,
+                "outcome": attempt.outcome,
+                "started_at": attempt.started_at.isoformat(),
+                "ended_at": attempt.ended_at.isoformat() if attempt.ended_at else None,
+                "paid_seconds": attempt.paid_seconds,
+                "training_finished": attempt.training_finished,
+            }
+            for attempt in attempts
+        ],
+    }
+
+
+def artifact_documents(execution: Execution, base_url: str) -> list[dict[str, Any]]:
+    """Every artifact with the address of its bytes."""
+    prefix = f"{base_url.rstrip('/')}/v1/executions/{execution.execution_id}/artifacts/"
+    return [{**entry, "url": f"{prefix}{entry['object']['sha256']}"} for entry in execution.artifacts]
+
+
+def run_document(
+    execution: Execution, events: Iterable[Mapping[str, Any]], logs: Iterable[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """The answer of `POST /v1/executions/run`."""
+    return {
+        "execution_id": execution.execution_id,
+        "result": execution.result,
+        "events": list(events),
+        "logs": list(logs),
+        "artifacts": execution.artifacts,
+        "workspace_cleaned": bool(execution.workspace_cleaned),
+    }
