@@ -18,6 +18,8 @@ DEFAULT_MAX_UPLOAD_BYTES: Final = 5 * GIB
 """Of a package that is streamed or uploaded directly: the largest object that S3 takes by one PUT."""
 MAX_MANIFEST_BYTES: Final = 4 * MIB
 """A manifest with 10 000 class names of 128 bytes and a large parameters schema is under 2 MiB."""
+MAX_ENTRY_FILE_BYTES: Final = 256 * KIB
+"""An entry file that is parsed to warn of a function that it lacks: 6 000 lines; parsing takes up to a thousand times that."""
 MAX_CENTRAL_DIRECTORY_BYTES: Final = 16 * MIB
 """3 KiB a member, many times what real writers need; it is the one part of an archive that is read whole."""
 MAX_MEMBER_PATH_BYTES: Final = 1_024
@@ -36,6 +38,10 @@ SMALL_OBJECT_BYTES: Final = 128 * KIB
 """Up to here one read call is faster than a stream."""
 SINGLE_PUT_BYTES: Final = 8 * MIB
 """Up to here an object is written by one conditional put, above it in parts of this size."""
+RECEIVED_BATCH_BYTES: Final = 2 * MIB
+"""Of a body, hashed and written by one call in a thread: hops between threads cost nothing at this size."""
+REGISTRATIONS_AT_ONCE: Final = 8
+"""Packages that are checked and published at once by one process; further ones wait, received already."""
 UPLOAD_PARTS_AT_ONCE: Final = 2
 """Two parts in flight hide the hashing of the next; more only cost memory."""
 
@@ -118,6 +124,26 @@ DEFAULT_MAX_ATTEMPTS: Final = 3
 MAX_SETTINGS_BYTES: Final = 1 * MIB
 """`mtr.toml`, or a data set's `data.yaml`, read whole."""
 
+# The platform's settings.
+MAX_PLATFORM_SETTINGS_BYTES: Final = 1 * MIB
+"""The platform's whole YAML document, other services' sections included; Nacos itself takes 100 KB by default."""
+MAX_NACOS_ANSWER_BYTES: Final = 4 * MIB
+"""The document as a JSON string, each character escaped at worst, and what is said about it."""
+MAX_PLATFORM_SETTINGS_DEPTH: Final = 32
+"""Ours has four levels."""
+MAX_PLATFORM_SETTINGS_NODES: Final = 100_000
+"""Values of it, aliases written out: nine aliases a level, nine levels deep, are 400 million."""
+NACOS_CALL_SECONDS: Final = 2.0
+"""A connection, or the next bytes of an answer. A healthy server needs milliseconds."""
+NACOS_SECONDS: Final = 5.0
+"""One read in all: a login, two API versions, a second server."""
+PLATFORM_SETTINGS_POLL_SECONDS: Final = 3.0
+"""Between two reads of a program that serves: the age of what it answers from; one small request each."""
+PLATFORM_SETTINGS_WARN_SECONDS: Final = 60.0
+"""A warning that stays true is said again after so long."""
+LAST_GOOD_SECONDS: Final = 24 * 3600.0
+"""How long another process may use what was read last on this machine: over a night's outage, not for ever."""
+
 # The ledger.
 LEDGER_BUSY_SECONDS: Final = 30.0
 """How long a writer waits for another's transaction; ours take milliseconds."""
@@ -180,3 +206,24 @@ DISPATCH_UNTOLD_SECONDS: Final = 30.0
 DISPATCH_FIRST_PAUSE_SECONDS: Final = 10.0
 DISPATCH_LONGEST_PAUSE_SECONDS: Final = 300.0
 """Between two starts of an execution that came to no end, doubled from the first to the longest: a start costs ten seconds of a core."""
+
+# The message broker.
+MAX_SUBMISSION_BYTES: Final = 16 * MIB
+"""A submission with a model of 10 000 class names and large parameters is under 4 MiB; it is read whole."""
+BROKER_CONNECT_SECONDS: Final = 10.0
+"""To connect and say who we are; a healthy broker needs milliseconds."""
+BROKER_CONFIRM_SECONDS: Final = 10.0
+"""Until the broker has confirmed a message; one that is short of memory or disk lets publishers wait."""
+BROKER_FIRST_PAUSE_SECONDS: Final = 1.0
+BROKER_LONGEST_PAUSE_SECONDS: Final = 30.0
+"""Between two tries to reach a broker that is away, doubled from the first to the longest."""
+DELIVERY_HOLD_SECONDS: Final = 300.0
+"""How long a delivery waits for a ledger that is away before it is given back; RabbitMQ takes it back itself after 30 minutes."""
+OUTBOX_POLL_SECONDS: Final = 1.0
+"""How often the bridge looks for messages that other processes left in the outbox; a look is one query by an index."""
+OUTBOX_MESSAGES_AT_ONCE: Final = 100
+"""Read and marked together; a bridge that is killed sends at most so many again."""
+OUTBOX_LEASE_SECONDS: Final = 45.0
+"""When a bridge that publishes is silent for so long another one takes its place; more than two confirms take."""
+UNROUTABLE_PAUSE_SECONDS: Final = 10.0
+"""Before a message is tried again that no queue of the platform took."""

@@ -11,6 +11,7 @@ import contextlib
 import fcntl
 import hashlib
 import os
+import threading
 import uuid
 from typing import TYPE_CHECKING, Self
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Spool:
-    """One file of bytes that were received, or are being received. For one thread at a time.
+    """One file of bytes that were received, or are being received. One thread writes; any may discard it meanwhile.
 
     Attributes:
         path: where it is, as long as it is open.
@@ -35,6 +36,9 @@ class Spool:
         self.size_bytes = 0
         self._descriptor: int | None = descriptor
         self._digest = hashlib.sha256()
+        self._in_use = (
+            threading.Lock()
+        )  # a descriptor that is closed while it is written to may be another file's by then
 
     @classmethod
     def create(cls, folder: Path) -> Self:
@@ -98,11 +102,11 @@ class Spool:
             StorageRefusedError: the disk is full, or refuses.
         """
         view = memoryview(content)
-        with _refusals_named(self.path):
+        with self._in_use, _refusals_named(self.path):
             while view:
                 view = view[os.write(self._opened(), view) :]
-        self._digest.update(content)
-        self.size_bytes += len(content)
+            self._digest.update(content)
+            self.size_bytes += len(content)
 
     def synchronize(self) -> None:
         """Afterwards a power cut does not take its bytes.
@@ -110,17 +114,18 @@ class Spool:
         Raises:
             StorageRefusedError: the disk refuses.
         """
-        with _refusals_named(self.path):
+        with self._in_use, _refusals_named(self.path):
             os.fdatasync(self._opened())
 
     def discard(self) -> None:
         """Afterwards it has no name of its own; safe to call twice."""
-        if self._descriptor is None:
-            return
-        with contextlib.suppress(OSError):  # left over at worst, and then removed as a killed process's is
-            self.path.unlink()
-        os.close(self._descriptor)
-        self._descriptor = None
+        with self._in_use:
+            if self._descriptor is None:
+                return
+            with contextlib.suppress(OSError):  # left over at worst, and then removed as a killed process's is
+                self.path.unlink()
+            os.close(self._descriptor)
+            self._descriptor = None
 
     def _hash_all(self) -> None:
         with open(self._opened(), "rb", buffering=0, closefd=False) as source:
