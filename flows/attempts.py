@@ -159,4 +159,5 @@ def _settle(ledger: Ledger, attempt: Attempt, end: AttemptEnd) -> None:
         record=end.record,
         paid_seconds=end.paid_seconds,
         training_finished=end.training_finished,
+        counted={name: int(end.dataset.get(name, 0)) for name in ("cached_items", "downloaded_items")},
     )

@@ -63,6 +63,8 @@ _SUMMARY = tuple(
         "retry_of", "announced", "created_at", "started_at", "ended_at", "cancel_requested_at", "flow_run_id", "ui_url", "error",
     )
 )  # fmt: skip
+_TOTAL = "total:"
+"""Begins the names of counters that add up what attempts did."""
 _NOBODY: dict[str, Any] = {
     "owner_host": None,
     "owner_boot_id": None,
@@ -476,6 +478,7 @@ class Ledger:
         record: Mapping[str, Any],
         paid_seconds: float,
         training_finished: bool,
+        counted: Mapping[str, int] | None = None,
     ) -> Attempt:
         """Afterwards the attempt has its end; the first one stays, except that evidence replaces `attempt_lost`.
 
@@ -486,6 +489,7 @@ class Ledger:
             record: what the supervisor saw.
             paid_seconds: time in which the package's code ran.
             training_finished: training came to its end.
+            counted: what it adds to the `totals`, once.
 
         Raises:
             ConflictError: the attempt has ended otherwise.
@@ -517,7 +521,22 @@ class Ledger:
                     training_finished=training_finished,
                 )
             )
+            for name, amount in sorted(
+                (counted or {}).items()
+            ):  # in one order, so that two writers never wait for each other
+                insert_once(connection, counters, {"name": f"{_TOTAL}{name}", "value": 0})
+                connection.execute(
+                    update(counters)
+                    .where(counters.c.name == f"{_TOTAL}{name}")
+                    .values(value=counters.c.value + max(0, amount))
+                )
             return _attempt(connection, execution_id, number)
+
+    def totals(self) -> dict[str, int]:
+        """What all attempts that ended added up to, by the names that `end_attempt` was given."""
+        query = select(counters).where(counters.c.name.startswith(_TOTAL, autoescape=True))
+        with self.database.reading() as connection:
+            return {row.name.removeprefix(_TOTAL): row.value for row in connection.execute(query)}
 
     def attempts(self, execution_id: str) -> tuple[Attempt, ...]:
         """Every attempt of the execution, the first one first."""

@@ -36,3 +36,21 @@ def test_the_seconds_of_a_stage_are_those_of_all_executions(ledger: Ledger) -> N
         ledger.add_stage_seconds(execution.execution_id, {"train": 10.0, "persist_artifacts": 0.5})
 
     assert ledger.stage_seconds() == {"train": 20.0, "persist_artifacts": 1.0}
+
+
+def test_what_attempts_count_is_added_up_once_each(ledger: Ledger) -> None:
+    for _ in range(2):
+        execution_id = ledger.accept(submission(), label="x").execution.execution_id
+        number = ledger.begin_attempt(execution_id).number
+        for _ in range(2):  # whoever comes late tells the same end again
+            ledger.end_attempt(
+                execution_id,
+                number,
+                outcome="succeeded",
+                record={},
+                paid_seconds=1.0,
+                training_finished=True,
+                counted={"cached_items": 5, "downloaded_items": 0},
+            )
+
+    assert ledger.totals() == {"cached_items": 10, "downloaded_items": 0}
