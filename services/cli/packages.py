@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from contracts.errors import UsageError
+from runtime.archive.entrypoint import note_missing_symbol
 from runtime.archive.inspection import inspect_package
 from runtime.archive.packing import pack_folder
 from runtime.installation import Installation
@@ -40,6 +41,7 @@ def build(
         made = pack_folder(folder, Path(scratch) / "package.zip", compress=compress)
         note_left_out(made, terminal.note)
         manifest = inspect_package(made.path).manifest
+        note_missing_symbol(made.path, manifest, terminal.note)
         destination = _destination(folder, output, f"{manifest.key}-{manifest.version}.zip")
         created = _place(made.path, destination)
         terminal.answer(
@@ -103,6 +105,7 @@ def inspect(
         else:
             with packed(existing_path(Path(source)), terminal.note) as archive:
                 found = inspect_package(archive)
+                note_missing_symbol(archive, found.manifest, terminal.note)
         report, manifest = found.report, found.manifest
         configuration = manifest.to_document()
         document = {

@@ -12,6 +12,7 @@ from rich.text import Text
 from contracts import strict_json
 from contracts.base import CONTRACTS, guess_contract, validate
 from contracts.errors import ArchiveRejectedError, ArchiveTooLargeError, InvalidDocumentError, UsageError
+from runtime.archive.entrypoint import note_missing_symbol
 from runtime.archive.inspection import find_kind, inspect_model_package, inspect_package
 from runtime.requests import packed, read_document
 from services.cli.options import Json, command_group, example
@@ -115,10 +116,14 @@ def _archive_verdict(file: str, contract: str | None, terminal: Terminal) -> _Ve
     try:
         with packed(Path(file), terminal.note) as archive:
             name = contract or _archive_contract(archive)
-            inspected = inspect_package(archive) if name == "package" else inspect_model_package(archive)
+            if name == "package":
+                manifest = inspect_package(archive).manifest
+                note_missing_symbol(archive, manifest, terminal.note)
+                return _Verdict(file, _version(name), manifest.to_document())
+            model = inspect_model_package(archive)
     except (ArchiveRejectedError, ArchiveTooLargeError, InvalidDocumentError) as refused:
         return _Verdict(file, _version(name), violations=_violations(refused))
-    return _Verdict(file, _version(name), inspected.manifest.to_document())
+    return _Verdict(file, _version(name), model.manifest.to_document())
 
 
 def _archive_contract(archive: Path) -> str:

@@ -54,6 +54,20 @@ def test_build_says_what_it_left_out(folder) -> None:
     assert answered.exit_code == 0
 
 
+def test_build_warns_of_an_entry_file_that_clearly_lacks_the_function(folder) -> None:
+    (folder / "train.py").write_text("import os\n")
+    answered = runner.invoke(app, ["package", "build", str(folder)])
+    assert answered.exit_code == 0
+    assert "warning: entrypoint_symbol: train.py defines nothing called train" in answered.stderr
+
+
+def test_inspect_warns_likewise(folder) -> None:
+    (folder / "train.py").write_text("import os\n")
+    answered = runner.invoke(app, ["package", "inspect", str(folder)])
+    assert answered.exit_code == 0
+    assert "warning: entrypoint_symbol: train.py defines nothing called train" in answered.stderr
+
+
 def test_build_in_the_folder_itself_writes_beside_it(folder, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(folder)
     assert package("build", ".")[1]["path"] == str(tmp_path / "counter-0.1.0.zip")

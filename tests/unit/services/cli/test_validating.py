@@ -163,3 +163,13 @@ def test_people_read_a_table_of_violations(tmp_path) -> None:
     assert answered.exit_code == 2
     assert "refused" in answered.stdout
     assert "[red]one" in answered.stdout
+
+
+def test_a_package_whose_entry_file_clearly_lacks_the_function_is_warned_of_and_valid(tmp_path) -> None:
+    folder = write_package(tmp_path / "package")
+    (folder / "train.py").write_text("def trian(context, report):\n    return {}\n")
+    answered = runner.invoke(app, ["validate", str(folder), "--json"])
+    assert (answered.exit_code, json.loads(answered.stdout)["valid"]) == (0, True)
+    assert answered.stderr == (
+        "warning: entrypoint_symbol: train.py defines nothing called train; did you mean trian?\n"
+    )
