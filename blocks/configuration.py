@@ -1,17 +1,28 @@
-"""The installation that a worker's flow works with: this machine's settings, then what the operator wrote into blocks.
+"""What a program that works for a platform goes by: this machine's settings, and over them one source of the platform's.
 
-Precedence, from weakest to strongest: the defaults, `mtr.toml`, the environment, the blocks. A block changed in the UI
-takes effect for the next execution, on every machine, without a restart.
+A site uses one source: Nacos where `use_nacos` says so (for these programs it does unless it is set to false); else the
+blocks of the Prefect server, where there is one; else `mtr.toml` and the environment alone. Each is read afresh for each
+execution, so that what an operator changes takes effect for the next one, on every machine, without a restart.
+
+- A worker's flow calls `open_served_installation()`.
+- `mtr serve` and `mtr bridge` make a `LiveInstallation(served_settings(load_settings(served=True), long_lived=True))` and
+  hand it on as their `Source`.
 """
 
 from __future__ import annotations
 
 import contextlib
+import logging
+import os
 from typing import TYPE_CHECKING, Any
+
+from prefect.exceptions import MissingContextError
+from prefect.logging import get_run_logger
 
 from blocks.execution_policy import ExecutionPolicy
 from blocks.object_store import ObjectStore
 from runtime.installation import Installation
+from runtime.platform_settings import FileSettings, NacosSettings, Reading, uses_nacos
 from runtime.settings import Settings, change_settings, load_settings
 
 if TYPE_CHECKING:
@@ -19,8 +30,41 @@ if TYPE_CHECKING:
 
     from prefect.blocks.core import Block
 
+    from runtime.platform_settings import PlatformSettings
+
 BLOCK_NAME = "mtr"
 """The one document of each block type that this product reads."""
+
+
+class BlockSettings:
+    """The blocks of the Prefect server, over what this machine says."""
+
+    name = f"the Prefect blocks named {BLOCK_NAME!r}"
+
+    def __init__(self, machine: Settings) -> None:
+        self.machine = machine
+
+    def read(self) -> Reading:
+        """See `PlatformSettings.read`.
+
+        Raises:
+            InvalidSettingsError: a block's field is wrong; the message names it.
+        """
+        return Reading(configured(self.machine))
+
+
+def served_settings(machine: Settings, *, long_lived: bool = False) -> PlatformSettings:
+    """The one source of a site whose machine says `machine`.
+
+    Args:
+        machine: as `load_settings(served=True)` answers.
+        long_lived: as for `NacosSettings`.
+    """
+    if uses_nacos(machine, served=True):
+        return NacosSettings(machine, long_lived=long_lived)
+    if long_lived and not os.environ.get("PREFECT_API_URL"):
+        return FileSettings()
+    return BlockSettings(machine)
 
 
 @contextlib.contextmanager
@@ -30,8 +74,19 @@ def open_served_installation() -> Iterator[Installation]:
     Raises:
         InvalidSettingsError: a setting or a block's field is wrong; the message names it.
     """
-    with Installation.open(configured(load_settings(served=True))) as installation:
+    reading = served_settings(load_settings(served=True)).read()
+    for warning in reading.warnings:
+        _log().warning(warning)
+    with Installation.open(reading.settings) as installation:
         yield installation
+
+
+def _log() -> logging.Logger | logging.LoggerAdapter[logging.Logger]:
+    """The run's log, which people see in the UI."""
+    try:
+        return get_run_logger()
+    except MissingContextError:
+        return logging.getLogger("mtr.settings")
 
 
 def configured(settings: Settings) -> Settings:

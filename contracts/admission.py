@@ -17,7 +17,7 @@ from contracts.user_schema import check_schema, check_values
 from contracts.violations import below, quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from contracts.completion import Completion
     from contracts.errors import RuntimeFault
@@ -64,6 +64,26 @@ class _Requested(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Origin:
+    """A setting as the operator knows it, and what is the matter with it where it allows nothing.
+
+    Attributes:
+        setting: its full name.
+        reason: why it is off, to be read after the name.
+    """
+
+    setting: str
+    reason: str = "is false"
+
+
+_ORIGINS: Mapping[str, tuple[Origin, ...]] = {
+    "execution_enabled": (Origin(SETTING_EXECUTION_ENABLED),),
+    "runtime_ids": (Origin(SETTING_RUNTIME_IDS),),
+    "allow_script_managed_data": (Origin(SETTING_SCRIPT_MANAGED),),
+}
+
+
+@dataclass(frozen=True, slots=True)
 class ExecutionPolicy:
     """What the operator allows. The field names are the settings' names; everything is off unless said.
 
@@ -71,11 +91,17 @@ class ExecutionPolicy:
         execution_enabled: whether anything may run here.
         runtime_ids: the allow-list of `runtime.id`.
         allow_script_managed_data: whether packages may bring their own data.
+        origins: of a field above, the settings that decided it; those that are left out have the platform's own names.
     """
 
     execution_enabled: bool = False
     runtime_ids: tuple[str, ...] = ()
     allow_script_managed_data: bool = False
+    origins: Mapping[str, tuple[Origin, ...]] | None = None
+
+    def origins_of(self, name: str) -> tuple[Origin, ...]:
+        """The settings that decided the field `name`: at least one."""
+        return (self.origins or {}).get(name) or _ORIGINS[name]
 
 
 def admit_policy(submission: _Requested, policy: ExecutionPolicy) -> None:
@@ -86,12 +112,15 @@ def admit_policy(submission: _Requested, policy: ExecutionPolicy) -> None:
     """
     found: list[Violation] = []
     if not policy.execution_enabled:
-        found.append(_violation(SETTING_EXECUTION_ENABLED, "is false"))
+        found += [_violation(origin.setting, origin.reason) for origin in policy.origins_of("execution_enabled")]
     if submission.runtime.id not in policy.runtime_ids:
         allowed = ", ".join(policy.runtime_ids) or "nothing"
-        found.append(_violation(SETTING_RUNTIME_IDS, f"does not allow {submission.runtime.id!r} (it allows {allowed})"))
+        setting = policy.origins_of("runtime_ids")[0].setting
+        found.append(_violation(setting, f"does not allow {submission.runtime.id!r} (it allows {allowed})"))
     if submission.input_mode == "script_managed" and not policy.allow_script_managed_data:
-        found.append(_violation(SETTING_SCRIPT_MANAGED, "is false"))
+        found += [
+            _violation(origin.setting, origin.reason) for origin in policy.origins_of("allow_script_managed_data")
+        ]
     if found:
         raise PolicyError(
             "; ".join(f"{violation['path']} {violation['message']}" for violation in found),

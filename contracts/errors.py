@@ -271,6 +271,16 @@ class OrchestratorUnavailableError(RuntimeFault):
     exit_code = 5
 
 
+class PlatformSettingsUnavailableError(RuntimeFault):
+    """Nacos, which keeps the platform's settings, was not reached, refused us, or did not answer as Nacos does."""
+
+    code = "platform_settings_unavailable"
+    retry = "later"
+    http_status = 503
+    broker = "requeue"
+    exit_code = 5
+
+
 class ExecutionBusyError(RuntimeFault):
     """Another live process is working on this execution."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 Part = TypeVar("Part")
 
+LOGGER = logging.getLogger("mtr.settings")
+
 # ruff: noqa: PLC0415 - each part is imported when it is first asked for: `mtr package inspect` needs no database
 
 
@@ -39,18 +42,19 @@ class Installation:
         self.settings = settings
         self._making = threading.RLock()
         self._parts: dict[str, Any] = {}
+        self._shared: dict[str, Any] = {}  # what the platform's settings never change: the ledger, the cache
 
     @classmethod
     def open(cls, settings: Settings | None = None) -> Self:
         """The installation that `settings` describe, its folder made, readable to its owner alone.
 
         Args:
-            settings: default is what holds in the current directory.
+            settings: default is what holds in the current directory; with `use_nacos` set, what Nacos says besides.
 
         Raises:
             InvalidSettingsError: as `load_settings`, or the folder cannot be made.
         """
-        settings = settings or load_settings()
+        settings = settings or _held_here()
         try:
             settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
@@ -77,14 +81,14 @@ class Installation:
         """
         from runtime.ledger import Ledger
 
-        return self._once("ledger", lambda: Ledger.open(self.settings.ledger_url))
+        return self._once("ledger", lambda: Ledger.open(self.settings.ledger_url), self._shared)
 
     @property
     def cache(self) -> Cache:
         """The cache that all executions of this machine share."""
         from runtime.materialization.cache import Cache
 
-        return self._once("cache", lambda: Cache(self.settings.cache_root, self.settings.cache_max_bytes))
+        return self._once("cache", lambda: Cache(self.settings.cache_root, self.settings.cache_max_bytes), self._shared)
 
     @property
     def archive_limits(self) -> ArchiveLimits:
@@ -134,17 +138,28 @@ class Installation:
     def close(self) -> None:
         """Afterwards nothing of it holds a connection; asking for a part makes it anew."""
         with self._making:
-            ledger = self._parts.get("ledger")
+            ledger = self._shared.get("ledger")
             self._parts.clear()
+            self._shared.clear()
         if ledger is not None:
             ledger.close()
 
-    def _once(self, name: str, make: Callable[[], Part]) -> Part:
+    def decided_anew(self, settings: Settings) -> Self:
+        """The same installation under other decisions of the platform: ledger and cache are this one's own.
+
+        Who works with this one may go on with it. Close either of them, once both are done with.
+        """
+        other = type(self)(settings)
+        other._making, other._shared = self._making, self._shared  # noqa: SLF001 - of the same class
+        return other
+
+    def _once(self, name: str, make: Callable[[], Part], parts: dict[str, Any] | None = None) -> Part:
         """The part `name`, made by the first caller; others wait for it."""
+        parts = self._parts if parts is None else parts
         with self._making:
-            if name not in self._parts:
-                self._parts[name] = make()
-            part: Part = self._parts[name]
+            if name not in parts:
+                parts[name] = make()
+            part: Part = parts[name]
             return part
 
     def __enter__(self) -> Self:
@@ -154,3 +169,15 @@ class Installation:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _held_here() -> Settings:
+    settings = load_settings()
+    if not settings.use_nacos:
+        return settings
+    from runtime.platform_settings import NacosSettings
+
+    reading = NacosSettings(settings).read()
+    for warning in reading.warnings:
+        LOGGER.warning(warning)
+    return reading.settings

@@ -2,7 +2,7 @@
 
 A key of `mtr.toml`, an environment name `MTR_…` and the field of the Prefect block are the same word. The platform's own
 names (`S3_ENDPOINT`, `S3_ACCESS_KEY`, ...) are read too. From weakest to strongest: the defaults, `mtr.toml`, the
-platform's names, `MTR_…`.
+platform's names, `MTR_…`, and what `runtime.platform_settings` reads for each execution.
 
 Nothing is guessed: an unknown key is refused with its name, and a text where a truth value belongs is refused too, since
 `"false"` read as true would switch execution on.
@@ -21,7 +21,16 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, get_
 
 import orjson
 import platformdirs
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    SecretStr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from contracts.errors import InvalidSettingsError
 from contracts.limits import (
@@ -37,7 +46,7 @@ from contracts.limits import (
 )
 
 if TYPE_CHECKING:
-    from contracts.admission import ExecutionPolicy
+    from contracts.admission import ExecutionPolicy, Origin
 
 SETTINGS_FILE: Final = "mtr.toml"
 BASE_RUNTIME: Final = "base"
@@ -60,13 +69,25 @@ _PLATFORM_NAMES: Final = {
     "RABBITMQ_PASSWORD": "rabbitmq_password",
     "RABBITMQ_VHOST": "rabbitmq_vhost",
     "RABBITMQ_EXCHANGE": "rabbitmq_exchange",
+    "USE_NACOS": "use_nacos",
+    "NACOS_SERVER_ADDR": "nacos_server_addr",
+    "NACOS_NAMESPACE": "nacos_namespace",
+    "NACOS_DATA_ID": "nacos_data_id",
+    "NACOS_GROUP": "nacos_group",
+    "NACOS_USERNAME": "nacos_username",
+    "NACOS_PASSWORD": "nacos_password",
 }
+
 _PLATFORM_BUCKETS: Final = {
     "default": "auto-ml-datasets",
     "datasets": "auto-ml-datasets",
     "models": "auto-ml-models",
     "annotations": "auto-ml-annotations",
 }
+_PORT: Final = r":(\d{1,4}|[1-5]\d{4}|6[0-4]\d{3}|65[0-4]\d\d|655[0-2]\d|6553[0-5])"
+_SERVER: Final = rf"(https?://)?([^\s/,@?#:\[\]]+|\[[0-9a-fA-F:.]+\])({_PORT})?(/[^\s,@?#]*)?"
+_SERVERS: Final = rf"^{_SERVER}( *, *{_SERVER})*$"
+"""No user within an address: addresses are shown."""
 _EXPECTED: Final = {
     "bool_type": "true or false",
     "int_type": "an integer",
@@ -133,6 +154,14 @@ class Settings(BaseModel):
         rabbitmq_exchange: the topic exchange of submissions and of what the platform is told.
         rabbitmq_queue: the queue, and routing key, of submissions.
         rabbitmq_heartbeat_seconds: the broker ends a connection that is silent for so long.
+        use_nacos: whether the platform's settings in Nacos decide (`docs/platform-settings.md`); empty is yes for
+            `mtr serve`, `mtr bridge` and workers, and no for every other command.
+        nacos_server_addr: the Nacos server, `host:port` or a URL; several with commas are tried in turn.
+        nacos_namespace: the id of the namespace.
+        nacos_data_id: the document's data id.
+        nacos_group: the document's group.
+        nacos_username: with `nacos_password`, who we are to it; empty asks without a login.
+        nacos_password: see `nacos_username`.
     """
 
     model_config: ClassVar[ConfigDict] = ConfigDict(
@@ -190,6 +219,19 @@ class Settings(BaseModel):
     rabbitmq_exchange: str = Field(default="auto_ml_exchange", min_length=1)
     rabbitmq_queue: str = Field(default="training.code.execute", min_length=1)
     rabbitmq_heartbeat_seconds: int = Field(default=60, ge=5, le=3600)
+
+    use_nacos: bool | None = None
+    nacos_server_addr: str = Field(default="127.0.0.1:8848", pattern=_SERVERS)
+    nacos_namespace: str = Field(default="public", max_length=128)
+    nacos_data_id: str = Field(default="AUTO_ML_CONFIG", min_length=1, max_length=256)
+    nacos_group: str = Field(default="AUTO_ML", min_length=1, max_length=128)
+    nacos_username: str = ""
+    nacos_password: SecretStr = SecretStr("")
+
+    _machine: Settings | None = PrivateAttr(default=None)
+    """What this machine alone says, where the platform has decided some of it."""
+    _origins: Mapping[str, Any] = PrivateAttr(default_factory=dict)
+    """Of a field of the policy, the `Origin`s in the platform's document."""
 
     @model_validator(mode="before")
     @classmethod
@@ -272,14 +314,23 @@ class Settings(BaseModel):
             execution_enabled=self.execution_enabled,
             runtime_ids=self.runtime_ids,
             allow_script_managed_data=self.allow_script_managed_data,
+            origins=self._origins,
         )
 
     def to_environment(self) -> dict[str, str]:
         """The `MTR_…` names with which another process of this machine loads these very settings, secrets included.
 
+        Where the platform decided, it gets what this machine says and reads the platform's settings itself, afresh;
+        where `use_nacos` is empty, nobody decided, and it asks nobody.
+
         For our own processes only: nothing that runs a package's code may inherit it.
         """
-        return {f"{_PREFIX}{name.upper()}": _to_text(getattr(self, name)) for name in type(self).model_fields}
+        given = self._machine or self
+        asks = _to_text(self._machine is not None or self.use_nacos is True)
+        return {
+            **{f"{_PREFIX}{name.upper()}": _to_text(getattr(given, name)) for name in type(self).model_fields},
+            f"{_PREFIX}USE_NACOS": asks,
+        }
 
 
 def load_settings(
@@ -348,6 +399,34 @@ def change_settings(settings: Settings, changes: Mapping[str, Any], *, place: st
     return changed
 
 
+def decide_settings(
+    machine: Settings, changes: Mapping[str, Any], *, place: str, origins: Mapping[str, tuple[Origin, ...]]
+) -> Settings:
+    """`machine`'s settings with what the platform decides; refusals name the platform's own settings.
+
+    Args:
+        machine: what this machine says.
+        changes: as for `change_settings`.
+        place: likewise.
+        origins: of a field of the policy, the platform's settings that stand for it.
+
+    Raises:
+        InvalidSettingsError: as `change_settings`.
+    """
+    decided = change_settings(machine, changes, place=place)
+    decided._machine, decided._origins = machine, dict(origins)  # noqa: SLF001 - private to settings, not to one of them
+    return decided
+
+
+def complaint_about(name: str, value: object) -> str | None:
+    """Why `value` cannot be the setting `name`, or None when it can."""
+    try:
+        Settings.model_validate({"home": Path("/"), name: value})
+    except ValidationError as error:
+        return _violations_of(error, {name: value}, {})[0]["message"]
+    return None
+
+
 def _find_file(directory: Path) -> Path | None:
     return next((file for at in (directory, *directory.parents) if (file := at / SETTINGS_FILE).is_file()), None)
 
@@ -386,7 +465,14 @@ def _from_environment(
             found.append((ours[variable], variable))
         else:
             violations.append({"path": variable, "message": _unknown(variable, ours)})
-    return [(name, _from_text(name, environ[variable]), variable, directory) for name, variable in found]
+    return [
+        (name, _from_text(name, _spelled(variable, environ[variable])), variable, directory) for name, variable in found
+    ]
+
+
+def _spelled(variable: str, text: str) -> str:
+    """The platform's services are told `USE_NACOS=True` as often as `true`."""
+    return text.lower() if variable == "USE_NACOS" and text.lower() in {"true", "false"} else text
 
 
 def _unknown(name: str, known: Mapping[str, object]) -> str:

@@ -35,8 +35,8 @@ SETTINGS = st.fixed_dictionaries(
 )
 
 
-@given(SETTINGS, st.booleans())
-def test_settings_survive_the_environment(decided, served) -> None:
-    settings = Settings(home=Path("/home/of/it"), **decided)
+@given(SETTINGS, st.booleans(), st.booleans())
+def test_settings_survive_the_environment(decided, served, nacos) -> None:
+    settings = Settings(home=Path("/home/of/it"), use_nacos=nacos, **decided)
 
     assert load_settings(served=served, directory=Path("/"), environ=settings.to_environment()) == settings

@@ -200,11 +200,45 @@ def test_another_process_loads_the_same_settings_from_the_environment(tmp_path) 
         oom_memory_factor=2.0,
         process_nofile=None,
         cpu_pool="mtr-cpu",
+        use_nacos=False,
     )
 
     again = load_settings(served=True, directory=tmp_path, environ=settings.to_environment())
 
     assert again == settings
+
+
+def test_another_process_asks_no_nacos_that_nobody_decided_on(tmp_path) -> None:
+    again = load_settings(served=True, directory=tmp_path, environ=Settings(home=tmp_path).to_environment())
+
+    assert again.use_nacos is False
+
+
+@pytest.mark.parametrize(("text", "value"), [("true", True), ("True", True), ("FALSE", False), ("", None)])
+def test_use_nacos_is_spelled_as_the_platform_s_services_spell_it(tmp_path, text: str, value: object) -> None:
+    assert load_settings(directory=tmp_path, environ={"USE_NACOS": text}).use_nacos is value
+
+
+def test_a_use_nacos_that_is_neither_is_refused(tmp_path) -> None:
+    with pytest.raises(InvalidSettingsError, match="USE_NACOS: is text, must be true or false"):
+        load_settings(directory=tmp_path, environ={"USE_NACOS": "1"})
+
+
+@pytest.mark.parametrize(
+    "address", ["http://user:secret@nacos:8848", "a b", "ftp://x", "a,,b", "a:65536", "user:secret@a"]
+)
+def test_an_address_that_is_none_is_refused_without_showing_it(tmp_path, address: str) -> None:
+    with pytest.raises(InvalidSettingsError, match="MTR_NACOS_SERVER_ADDR") as refused:
+        load_settings(directory=tmp_path, environ={"MTR_NACOS_SERVER_ADDR": address})
+
+    assert "secret" not in str(refused.value.to_document())
+
+
+@pytest.mark.parametrize("address", ["nacos", "n:8848", "http://n:1/x", "https://n/", "[::1]:9", "a:1, b:2", "a:65535"])
+def test_an_address_is_a_host_or_a_url_or_several(tmp_path, address: str) -> None:
+    settings = load_settings(directory=tmp_path, environ={"NACOS_SERVER_ADDR": address})
+
+    assert settings.nacos_server_addr == address
 
 
 def test_the_policy_is_what_the_settings_say(tmp_path) -> None:
