@@ -107,8 +107,8 @@ class RuntimeCollector(Collector):
         counted: Counter[tuple[str, str]] = Counter(dict.fromkeys(((state, "") for state in get_args(State)), 0))
         for (state, code), count in figures.executions.items():
             counted[state, _known_code(code)] += count
-        for (state, code), count in sorted(counted.items()):
-            executions.add_metric((state, code), count)
+        for labels, count in sorted(counted.items()):
+            executions.add_metric(labels, count)
         yield executions
         seconds = CounterMetricFamily(
             "mtr_stage_seconds", "Seconds that executions spent in each stage.", labels=("stage",)
@@ -116,6 +116,13 @@ class RuntimeCollector(Collector):
         for stage, spent in sorted(ledger.stage_seconds().items()):
             seconds.add_metric((stage,), spent)
         yield seconds
+        totals = ledger.totals()
+        items = CounterMetricFamily(
+            "mtr_dataset_items", "Items of data sets that attempts used, by where they came from.", labels=("source",)
+        )
+        items.add_metric(("cache",), totals.get("cached_items", 0))
+        items.add_metric(("store",), totals.get("downloaded_items", 0))
+        yield items
         oldest, pending = figures.oldest_queued_at, figures.oldest_pending_at
         yield _gauge(
             "mtr_queue_oldest_age_seconds",

@@ -87,6 +87,24 @@ def test_stages_queue_and_outbox_are_told(here: Installation) -> None:
     assert found["mtr_outbox_oldest_pending_age_seconds", ()] > 0
 
 
+def test_what_the_cache_had_is_told_beside_what_was_fetched(here: Installation) -> None:
+    execution_id = here.ledger.accept(submission(), label="x").execution.execution_id
+    number = here.ledger.begin_attempt(execution_id).number
+    here.ledger.end_attempt(
+        execution_id,
+        number,
+        outcome="succeeded",
+        record={},
+        paid_seconds=1.0,
+        training_finished=True,
+        counted={"cached_items": 7, "downloaded_items": 2},
+    )
+
+    found = scraped(here)
+
+    assert [found["mtr_dataset_items_total", (("source", source),)] for source in ("cache", "store")] == [7, 2]
+
+
 def test_a_ledger_that_is_away_is_a_figure_and_no_failure(here: Installation, monkeypatch) -> None:
     def away() -> None:
         raise LedgerUnavailableError("away", hint="wait")
