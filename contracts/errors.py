@@ -25,8 +25,9 @@ class RuntimeFault(Exception):  # noqa: N818 - the root is a notion of its own; 
         retry: who may try again: `never`; `elsewhere`, another attempt of the same execution; `later`, the same
             call, once something outside is back.
         http_status: the HTTP answer.
-        broker: what happens to a message that caused it: `ack` (recorded, answered by a status message), `reject`
-            (to the dead-letter queue), `requeue`.
+        broker: what happens to a message that caused it: `ack` (answered by a failed status, or to the dead-letter
+            queue where it names no task), `reject` (to the dead-letter queue: a status would speak of another
+            execution), `requeue`.
         exit_code: the command line's exit status.
     """
 
@@ -83,7 +84,6 @@ class InvalidDocumentError(RuntimeFault):
 
     code = "invalid_document"
     http_status = 422
-    broker = "reject"
     exit_code = 2
 
     @classmethod
@@ -169,6 +169,7 @@ class ConflictError(RuntimeFault):
 
     code = "conflict"
     http_status = 409
+    broker = "reject"
     exit_code = 4
 
 
@@ -279,6 +280,35 @@ class PlatformSettingsUnavailableError(RuntimeFault):
     http_status = 503
     broker = "requeue"
     exit_code = 5
+
+
+class BrokerUnavailableError(RuntimeFault):
+    """The message broker does not answer, or ended the connection."""
+
+    code = "broker_unavailable"
+    retry = "later"
+    http_status = 503
+    broker = "requeue"
+    exit_code = 5
+
+
+class BrokerRefusedError(RuntimeFault):
+    """The message broker answers and refuses: a credential, a permission, a virtual host that is not there."""
+
+    code = "broker_refused"
+    retry = "later"
+    http_status = 503
+    broker = "requeue"
+    exit_code = 5
+
+
+class BrokerMismatchError(RuntimeFault):
+    """An exchange or queue is declared on the broker otherwise than the bridge needs it; `context` has both."""
+
+    code = "broker_mismatch"
+    http_status = 503
+    broker = "requeue"
+    exit_code = 4
 
 
 class ExecutionBusyError(RuntimeFault):
