@@ -213,7 +213,9 @@ def simulate(installation: Installation, execution_id: str, simulation: Simulati
             outcome = Outcome.of_fault(execution_id, fault, played.error_stage(fault), played.end)
         with played.stage("publish_outcome"):
             ended, _ = write_end(installation, execution_id, outcome)
-        played.run.tell("state", state=ended.state, message=SUMMARY if outcome.error is None else outcome.error.message)
+            played.run.tell(
+                "state", state=ended.state, message=SUMMARY if outcome.error is None else outcome.error.message
+            )
     finally:
         with contextlib.suppress(RuntimeFault):
             ledger.release(execution_id, owner)
@@ -280,16 +282,16 @@ class _Played:
         """The attempt that succeeded, after as many as its error is worth."""
         from tasks.states import state_message
 
-        left = self._installation.settings.max_attempts
+        number, most = 1, self._installation.settings.max_attempts
         while True:
-            left -= 1
             try:
                 return self._attempt()
             except RuntimeFault as fault:
                 again = fault.retry == "elsewhere" and fault.code != "out_of_memory"
-                if not again or not left:
+                if not again or number == most:
                     raise
-                self.run.tell("log", level="warning", message=f"an attempt ended: {state_message(fault)}")
+                self.run.tell("log", level="warning", message=f"attempt {number}: {state_message(fault)}")
+                number += 1
 
     def _attempt(self) -> AttemptEnd:
         ledger, execution_id = self._installation.ledger, self.run.execution_id

@@ -8,6 +8,7 @@ import pytest
 
 from contracts.base import validate
 from contracts.errors import CancelledError, UsageError, codes
+from contracts.messages import COMPLETED, FAILED, QUEUED, RUNNING
 from runtime.execution.journal import Journal
 from runtime.installation import Installation
 from runtime.onnx.inspection import inspect_model
@@ -30,7 +31,7 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
 
 def simulated(settings: Settings, outcome: str, *, cancel: bool = False) -> tuple[Installation, Execution]:
     here = Simulation(outcome).open(settings)
-    execution_id = here.ledger.accept(submission(), label="digits 0.1.0").execution.execution_id
+    execution_id = here.ledger.accept(submission(), label="digits 0.1.0", announced=True).execution.execution_id
     if cancel:
         here.ledger.request_cancel(execution_id)
     simulate(here, execution_id, Simulation(outcome))
@@ -58,6 +59,14 @@ def test_a_failure_ends_with_its_code(settings, outcome) -> None:
         assert execution.result["error"]["error_type"] == outcome
         assert validate("result", execution.result).status == "failed"
         assert all(attempt.ended_at is not None for attempt in here.ledger.attempts(execution.execution_id))
+        assert told(here, execution) == [QUEUED, RUNNING, "task.log", FAILED]
+
+
+def told(here: Installation, execution: Execution) -> list[int | str]:
+    """What the platform is told: statuses by number, other kinds by name, neighbouring logs as one."""
+    messages = here.ledger.messages(execution_id=execution.execution_id)
+    said = [message.body.get("status", message.kind) for message in messages]
+    return [kind for kind, before in zip(said, [None, *said], strict=False) if kind != before]
 
 
 def test_what_a_machine_did_is_tried_as_often_as_ever(settings) -> None:
@@ -71,6 +80,8 @@ def test_a_cancellation_ends_cancelled(settings) -> None:
     here, execution = simulated(settings, "cancelled")
     with here:
         assert (execution.state, execution.result["status"]) == ("cancelled", "cancelled")
+        assert told(here, execution) == [QUEUED, RUNNING, "task.log", FAILED]
+        assert here.ledger.messages(execution_id=execution.execution_id)[-1].body["message"] == "cancelled"
 
 
 def test_a_wish_to_cancel_is_heard_whatever_was_to_be_simulated(settings) -> None:
@@ -87,6 +98,7 @@ def test_a_success_has_a_model_that_can_be_fetched_and_loaded(settings, tmp_path
         report = inspect_model(tmp_path / "model.onnx")
 
         assert execution.state == "succeeded"
+        assert told(here, execution) == [QUEUED, RUNNING, "task.log", COMPLETED, "model.registered"]
         assert execution.result["summary"] == "simulated: nothing was trained"
         assert [tensor.to_document() for tensor in report.outputs] == model.outputs
         assert report.opset == model.opset
