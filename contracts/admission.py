@@ -126,7 +126,7 @@ def admit_policy(submission: _Requested, policy: ExecutionPolicy) -> None:
             "; ".join(f"{violation['path']} {violation['message']}" for violation in found),
             hint="Ask your operator to change the named settings; they take effect for the next execution. "
             "On your own machine: execution_enabled, runtime_ids and allow_script_managed_data in mtr.toml.",
-            context={"violations": found},
+            context={"headline": "the operator's settings refuse it", "violations": found},
         )
 
 
@@ -399,4 +399,4 @@ def _refuse(kind: type[RuntimeFault], what: str, hint: str, violations: Iterator
     if found:
         said = "; ".join(f"{violation['path']} {violation['message']}" for violation in found[:20])
         more = f"; and {len(found) - 20} more" if len(found) > 20 else ""
-        raise kind(f"{what}: {said}{more}", hint=hint, context={"violations": found})
+        raise kind(f"{what}: {said}{more}", hint=hint, context={"headline": what, "violations": found})

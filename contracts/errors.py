@@ -45,6 +45,12 @@ class RuntimeFault(Exception):  # noqa: N818 - the root is a notion of its own; 
         """Errors cross process boundaries (Prefect results, multiprocessing), keyword arguments included."""
         return (_rebuild, (type(self), self.message, self.hint, self.context))
 
+    @property
+    def headline(self) -> str:
+        """The message without the violations that it names, for who lists them; the message where nobody said one."""
+        headline = self.context.get("headline")
+        return headline if isinstance(headline, str) else self.message
+
     def to_document(self) -> dict[str, object]:
         """The `error` object of the command line and of HTTP bodies."""
         return {"code": self.code, "message": self.message, "hint": self.hint, "context": self.context}
@@ -92,10 +98,11 @@ class InvalidDocumentError(RuntimeFault):
         found = [dict(violation) for violation in violations]
         said = "; ".join(f"{violation['path'] or '(document)'}: {violation['message']}" for violation in found[:20])
         more = f"; and {len(found) - 20} more" if len(found) > 20 else ""
+        headline = f"not a valid {contract} document"
         return cls(
-            f"not a valid {contract} document: {said}{more}",
+            f"{headline}: {said}{more}",
             hint="Correct the named fields; `mtr validate FILE` lists every violation.",
-            context={"contract": contract, "violations": found},
+            context={"contract": contract, "headline": headline, "violations": found},
         )
 
 

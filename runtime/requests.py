@@ -238,7 +238,7 @@ def _in_range(resources: dict[str, Any]) -> dict[str, Any]:
         raise UsageError(
             "; ".join(f"{_OPTIONS.get(one['path'], one['path'])} {one['message']}" for one in violations),
             hint="Give the named options other values, or leave them out.",
-            context={"violations": violations},
+            context={"headline": "the resources cannot be asked for", "violations": violations},
         ) from refused
     return resources
 

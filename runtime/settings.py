@@ -559,8 +559,9 @@ def _violations_of(
 
 def _refused(violations: list[dict[str, str]]) -> InvalidSettingsError:
     said = "; ".join(f"{violation['path']}: {violation['message']}" for violation in violations)
+    headline = "the settings are wrong"
     return InvalidSettingsError(
-        f"the settings are wrong: {said}",
+        f"{headline}: {said}",
         hint=f"Correct the named keys where they are set ({SETTINGS_FILE}, the environment, a Prefect block); nothing runs before that.",
-        context={"violations": violations},
+        context={"headline": headline, "violations": violations},
     )

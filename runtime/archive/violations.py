@@ -53,10 +53,11 @@ class Violations:
     def _error(self) -> ArchiveRejectedError:
         said = "; ".join(f"{found['path'] or '(archive)'}: {found['message']}" for found in self._found[:SHOWN])
         more = f"; and {len(self._found) - SHOWN} more" if len(self._found) > SHOWN else ""
+        headline = f"{self._archive} is refused"
         return ArchiveRejectedError(
-            f"{self._archive} is refused: {said}{more}",
+            f"{headline}: {said}{more}",
             hint=HINT,
-            context={"archive": self._archive, "violations": self._found},
+            context={"archive": self._archive, "headline": headline, "violations": self._found},
         )
 
 

@@ -280,10 +280,11 @@ def _wrong_value(failure: Failure) -> RuntimeFault:
             hint="Write artifacts under context['workspace']['output_dir'] and name them relative to it.",
             context={"violations": violations},
         )
+    headline = "what train() returned is no completion"
     return WrongReturnValueError(
-        f"what train() returned is no completion: {said}"[:2000],
+        f"{headline}: {said}"[:2000],
         hint="Correct the named fields; artifacts have path, role, format, deployable and metadata.",
-        context={"violations": violations},
+        context={"headline": headline, "violations": violations},
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import traceback
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from contracts.errors import InternalError, RuntimeFault
 from services.cli.documents import write_document
@@ -52,7 +52,7 @@ def show_fault(console: Console, fault: RuntimeFault) -> None:
 
     listed = fault.context.get("violations")
     violations = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
-    message = _before_the_list(fault.message, violations) if len(violations) > 1 else fault.message
+    message = fault.headline if len(violations) > 1 else fault.message
     console.print(Text.assemble((f"{fault.code}: ", "bold red"), message))
     if len(violations) > 1:
         for violation in violations[:MAX_SHOWN_VIOLATIONS]:
@@ -66,15 +66,6 @@ def show_fault(console: Console, fault: RuntimeFault) -> None:
         for line in trace[-MAX_TRACEBACK_LINES:]:
             console.print(Text(f"  {line}", style="dim"))
     console.print(Text.assemble(("→ ", "bold"), fault.hint))
-
-
-def _before_the_list(message: str, violations: list[dict[str, Any]]) -> str:
-    """The message without the violations that it names too, where a list of them follows."""
-    path, said = violations[0].get("path") or "(document)", violations[0].get("message")
-    for first in (f": {path}: {said}", f": {path} {said}"):
-        if first in message:
-            return message[: message.index(first)]
-    return message
 
 
 def unexpected(defect: Exception) -> Failure:

@@ -113,10 +113,11 @@ class DatasetFolder:
             return
         said = "; ".join(f"{found['path']}: {found['message']}" for found in self._violations[:5])
         more = f"; and {self.reported - 5} more" if self.reported > 5 else ""
+        headline = f"{self.root} cannot be read as a data set"
         raise DatasetUnreadableError(
-            f"{self.root} cannot be read as a data set: {said}{more}",
+            f"{headline}: {said}{more}",
             hint=hint,
-            context={"violations": self._violations, "count": self.reported},
+            context={"headline": headline, "violations": self._violations, "count": self.reported},
         )
 
     def name_of(self, path: Path | str) -> str:

@@ -41,3 +41,15 @@ def test_the_message_of_an_invalid_document_names_every_path_up_to_twenty() -> N
 
     assert "p19: bad; and 1 more" in error.message
     assert len(error.context["violations"]) == 21
+
+
+def test_the_headline_is_the_message_without_its_violations_also_when_read_back() -> None:
+    error = InvalidDocumentError.of("training-event/v1", [{"path": ": level: bad", "message": "level: bad"}])
+
+    back = fault_from_document(error.to_document())
+
+    assert (back.headline, back.message) == ("not a valid training-event/v1 document", error.message)
+
+
+def test_the_headline_of_an_error_without_a_list_is_its_message() -> None:
+    assert InternalError("what happened", hint="-").headline == "what happened"
