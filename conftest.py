@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 
 pytest_plugins = ["tests.assets.produced_codes", "tests.assets.prefect_settings"]
@@ -10,3 +11,5 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell starts what it puts into the background with SIGINT ignored, and every program that a test starts would
     # inherit that: none could be interrupted.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+os.environ["USE_NACOS"] = "false"  # no test may meet, at the default address, a Nacos that is not its own

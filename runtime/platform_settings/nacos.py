@@ -185,6 +185,7 @@ class _Call:
         if status == 404 and b"config data not exist" in body:
             old.add(self._server)
             return None
+        old.discard(self._server)  # it may have been upgraded: the next read finds out
         raise self._no_use(status)
 
     def _from_envelope(self, envelope: dict[str, Any]) -> bytes | None:
@@ -236,6 +237,7 @@ class _Call:
 
     def _ask(self, method: str, path: str, **request: Any) -> tuple[int, bytes]:
         """The answer's status and body, both bounds kept: a server may trickle for ever, or never end."""
+        self._require_time()
         with self._http.stream(method, f"{self._server}{path}", **request) as answer:
             body = bytearray()
             for part in answer.iter_bytes():
