@@ -175,6 +175,12 @@ class Models:
         with self._database.reading() as connection:
             return tuple(map(_model, connection.execute(query)))
 
+    def names(self, *, limit: int | None = None) -> tuple[str, ...]:
+        """The names that there are, sorted, at most `limit` of them."""
+        query = select(models.c.name).distinct().order_by(models.c.name).limit(limit)
+        with self._database.reading() as connection:
+            return tuple(connection.execute(query).scalars())
+
 
 def check_model_name(name: str) -> str:
     """`name`, if a model can be registered under it. To be asked before a training, not after it.

@@ -76,6 +76,7 @@ def test_versions_count_up_within_a_name(models) -> None:
     assert models.get("digits", 1).execution_id == "e1"
     assert [(model.name, model.version) for model in models.list()] == [("digits", 2), ("digits", 1), ("other", 1)]
     assert [model.version for model in models.list(name="other")] == [1]
+    assert (models.names(), models.names(limit=1)) == (("digits", "other"), ("digits",))
 
 
 def test_pages_of_a_list_are_the_list(models) -> None:
