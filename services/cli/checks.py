@@ -49,6 +49,8 @@ class Check:
 
 def run_checks(here: Installation) -> Iterator[Check]:
     """Every check, as it is done; a failed one never keeps the others from being made."""
+    from services.cli.door_checks import door_checks  # noqa: PLC0415 - it makes checks of this module's kind
+
     settings = here.settings
     looks: list[tuple[str, Callable[[], Check]]] = [
         ("python", _own_python),
@@ -61,10 +63,12 @@ def run_checks(here: Installation) -> Iterator[Check]:
         ("orchestrator", lambda: _orchestrator(settings)),
     ]
     for name, look in looks:
-        yield _looked_at(name, look)
+        yield looked_at(name, look)
+    yield from door_checks(settings)
 
 
-def _looked_at(name: str, look: Callable[[], Check]) -> Check:
+def looked_at(name: str, look: Callable[[], Check]) -> Check:
+    """What `look` finds; an error that it raises is a check that failed."""
     try:
         return look()
     except RuntimeFault as fault:
