@@ -1,4 +1,4 @@
-"""Stores to test against. Everything heavy is imported where it is used: collecting tests must stay quick."""
+"""Stores and databases to test against. Everything heavy is imported where it is used: collecting tests must stay quick."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from runtime.store.objects import ObjectStore
+    from tests.assets.postgres_server import PostgresServer
     from tests.assets.s3_server import S3Server
 
 
@@ -48,3 +49,24 @@ def any_store(request: pytest.FixtureRequest) -> ObjectStore:
     """The same test, once on local folders and once on S3."""
     store: ObjectStore = request.getfixturevalue(f"{request.param}_store")
     return store
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    """One PostgreSQL for the whole session; each test asks it for a database of its own."""
+    from tests.assets.postgres_server import PostgresServer
+
+    with PostgresServer() as server:
+        yield server
+
+
+@pytest.fixture
+def sqlite_url(tmp_path: Path) -> str:
+    """Where a new ledger in a file goes, as one machine has it."""
+    return f"sqlite:///{tmp_path}/home/ledger.db"
+
+
+@pytest.fixture
+def postgres_url(postgres_server: PostgresServer) -> str:
+    """A new, empty database of a server, as many machines have it."""
+    return postgres_server.new_database()

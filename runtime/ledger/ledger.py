@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from sqlalchemy import and_, delete, func, select, true, update
 
@@ -65,6 +65,8 @@ _SUMMARY = tuple(
 )  # fmt: skip
 _TOTAL = "total:"
 """Begins the names of counters that add up what attempts did."""
+_ID: Final = re.compile(r"[0-9a-f-]{1,36}")
+"""What an execution's id looks like. Nothing else is looked up: PostgreSQL fails on text that it cannot hold."""
 _NOBODY: dict[str, Any] = {
     "owner_host": None,
     "owner_boot_id": None,
@@ -189,7 +191,7 @@ class Ledger:
             NotFoundError: none does, or several do; the message then lists them.
         """
         wanted = prefix.strip().lower()
-        if not re.fullmatch(r"[0-9a-f-]{1,36}", wanted):
+        if not _ID.fullmatch(wanted):
             raise _no_execution(prefix)
         query = select(executions.c.id, executions.c.label).where(
             executions.c.id >= wanted,
@@ -239,6 +241,8 @@ class Ledger:
         if state is not None:
             query = query.where(executions.c.state.in_([state] if isinstance(state, str) else list(state)))
         if package is not None:
+            if "\0" in package or not package.isascii():
+                return ()  # no package is called so, and databases fail on it
             key, _, version = package.partition("@")
             query = query.where(executions.c.package_key == key)
             if version:
@@ -270,8 +274,10 @@ class Ledger:
             .order_by(executions.c.created_at, executions.c.id)
         )
         now = _now()
-        with self.database.reading() as connection:
-            rows = connection.execution_options(yield_per=200).execute(query)
+        with (
+            self.database.reading() as connection,
+            connection.execution_options(yield_per=200).execute(query) as rows,
+        ):
             found = (_unfinished(row, now) for row in rows)
             return tuple(itertools.islice((one for one in found if not (unattended and one.attended)), limit))
 
@@ -421,6 +427,8 @@ class Ledger:
 
     def cancel_requested(self, execution_id: str) -> bool:
         """Whether somebody asked for the execution's end. Cheap: asked once a second."""
+        if not _ID.fullmatch(execution_id):
+            raise _no_execution(execution_id)
         with self.database.reading() as connection:
             found = connection.execute(
                 select(executions.c.cancel_requested_at).where(executions.c.id == execution_id)
@@ -802,6 +810,8 @@ def _no_execution(execution_id: str) -> NotFoundError:
 def _locked(connection: Connection, execution_id: str) -> Row[Any]:
     """The execution's row without its documents, locked against other writers (SQLite's writer is alone anyway)."""
     light = [column for column in executions.c if column.name not in {"submission", "result", "artifacts", "model"}]
+    if not _ID.fullmatch(execution_id):
+        raise _no_execution(execution_id)
     row = connection.execute(select(*light).where(executions.c.id == execution_id).with_for_update()).one_or_none()
     if row is None:
         raise _no_execution(execution_id)
@@ -809,6 +819,8 @@ def _locked(connection: Connection, execution_id: str) -> Row[Any]:
 
 
 def _execution(connection: Connection, execution_id: str) -> Execution:
+    if not _ID.fullmatch(execution_id):
+        raise _no_execution(execution_id)
     row = connection.execute(select(executions).where(executions.c.id == execution_id)).one_or_none()
     if row is None:
         raise _no_execution(execution_id)
@@ -862,11 +874,14 @@ def _unfinished(row: Row[Any], now: datetime) -> Unfinished:
 def _read_cursor(cursor: str) -> tuple[datetime, str]:
     moment, _, execution_id = cursor.partition("_")
     try:
-        return datetime.strptime(moment, "%Y%m%dT%H%M%S.%f").replace(tzinfo=UTC), execution_id
-    except ValueError as error:
+        created_at = datetime.strptime(moment, "%Y%m%dT%H%M%S.%f").replace(tzinfo=UTC)
+    except ValueError:
+        created_at = None
+    if created_at is None or not _ID.fullmatch(execution_id):
         raise InvalidDocumentError.of(
             "list", [{"path": "after", "message": "is no cursor: use the one that came with the page before"}]
-        ) from error
+        )
+    return created_at, execution_id
 
 
 def _owner(row: Row[Any]) -> Owner | None:

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from contracts.errors import RuntimeFault
+from contracts.messages import log
 from contracts.references import Pinned
 from runtime.ledger import Ledger, OutboxMessage, Owner, migration
 from runtime.registry.models import Models
@@ -86,6 +87,23 @@ def count_tasks(url: str, times: str) -> None:
     with Ledger.open(url) as ledger:
         _wait_for_the_others()
         print(*(ledger.next_task_id() for _ in range(int(times))), flush=True)
+
+
+def lease_together(url: str) -> None:
+    """Asks for a lease at the same moment as others and prints whether it got it."""
+    with Ledger.open(url) as ledger:
+        _wait_for_the_others()
+        print(ledger.lease("publisher", str(os.getpid()), 60), flush=True)
+
+
+def tell_together(url: str, execution_id: str, journal: str) -> None:
+    """Tells lines of a journal of its own at the same time as others and prints how many."""
+    with Ledger.open(url) as ledger:
+        _wait_for_the_others()
+        for place in range(20):
+            line = log(task_id=1, timestamp="2030-01-31T12:00:00Z", level="info", content=f"{journal} {place}")
+            assert ledger.tell(execution_id, journal, after=place, upto=place + 1, logs=[line])
+        print(20, flush=True)
 
 
 def register_models(url: str, name: str, times: str) -> None:

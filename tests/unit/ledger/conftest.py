@@ -1,4 +1,4 @@
-"""A new ledger in a file, as one machine has it."""
+"""A new ledger: in a file, as one machine has it, and in PostgreSQL, as many have it. Every test holds for both."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from runtime.ledger import Ledger
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 
-@pytest.fixture
-def url(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path}/home/ledger.db"
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.service)])
+def url(request: pytest.FixtureRequest) -> str:
+    found: str = request.getfixturevalue(f"{request.param}_url")
+    return found
 
 
 @pytest.fixture

@@ -102,7 +102,7 @@ def test_a_short_id_of_several_executions_lists_them(ledger) -> None:
     assert ambiguous.value.context["count"] == 3
 
 
-@pytest.mark.parametrize("prefix", ["ffffffff", "%", "_", "", "no id"])
+@pytest.mark.parametrize("prefix", ["ffffffff", "%", "_", "", "no id", "\0", "\udcff"])
 def test_an_id_that_no_execution_has_is_not_found(ledger, prefix) -> None:
     ledger.accept(submission(execution_id="7c000000-0000-4000-8000-000000000000"), label="x")
 

@@ -73,7 +73,7 @@ def test_an_end_whose_messages_cannot_be_written_is_not_written_either(ledger, e
     assert ledger.pending_messages() == ()
 
 
-def test_a_process_killed_at_any_moment_leaves_ends_with_their_messages_or_neither(url, tmp_path) -> None:
+def test_a_process_killed_at_any_moment_leaves_ends_with_their_messages_or_neither(url) -> None:
     for _ in range(3):
         worker = ledger_processes.start("finish_forever", url)
         assert worker.stdout.readline() == "working\n"
@@ -90,6 +90,17 @@ def test_a_process_killed_at_any_moment_leaves_ends_with_their_messages_or_neith
     assert ended
     assert len(messages) == 2 * len(ended)
     assert {message.execution_id for message in messages} == ended
+
+
+def test_a_process_killed_while_it_writes_leaves_a_sound_file(sqlite_url, tmp_path) -> None:
+    worker = ledger_processes.start("finish_forever", sqlite_url)
+    assert worker.stdout.readline() == "working\n"
+    with Ledger.open(sqlite_url) as ledger:
+        while len(ledger.list()) < 5:  # until it is in the middle of its work
+            pass
+    worker.kill()
+    worker.communicate()
+
     with sqlite3.connect(tmp_path / "home" / "ledger.db") as connection:
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     connection.close()
