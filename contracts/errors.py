@@ -171,6 +171,14 @@ class NotFoundError(RuntimeFault):
     exit_code = 2
 
 
+class RangeNotSatisfiableError(RuntimeFault):
+    """A `Range` of a download that begins behind the object's last byte."""
+
+    code = "range_not_satisfiable"
+    http_status = 416
+    exit_code = 2
+
+
 class ConflictError(RuntimeFault):
     """The name exists with other content; the message names the first difference."""
 
@@ -201,6 +209,57 @@ class DatasetUnreadableError(RuntimeFault):
 
     code = "dataset_unreadable"
     http_status = 422
+    exit_code = 2
+
+
+# --- requests over HTTP ----------------------------------------------------------------------------------------------
+
+
+class UnauthorizedError(RuntimeFault):
+    """A request that changes something bears no token, or one that is not valid here."""
+
+    code = "unauthorized"
+    http_status = 401
+    exit_code = 3
+
+
+class MethodNotAllowedError(RuntimeFault):
+    """A path of the HTTP API does not take this method."""
+
+    code = "method_not_allowed"
+    http_status = 405
+    exit_code = 2
+
+
+class RequestTimeoutError(RuntimeFault):
+    """A request's body came more slowly than the limit."""
+
+    code = "request_timeout"
+    http_status = 408
+    exit_code = 2
+
+
+class RequestTooLargeError(RuntimeFault):
+    """A request's body is over its size limit."""
+
+    code = "request_too_large"
+    http_status = 413
+    exit_code = 2
+
+
+class UnsupportedMediaTypeError(RuntimeFault):
+    """A request's body is said to be something else than what its path takes."""
+
+    code = "unsupported_media_type"
+    http_status = 415
+    exit_code = 2
+
+
+class HeadersTooLargeError(RuntimeFault):
+    """A request's address and headers are over their size limit."""
+
+    code = "headers_too_large"
+    http_status = 431
     exit_code = 2
 
 

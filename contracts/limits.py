@@ -31,6 +31,17 @@ MAX_MEMBER_DEPTH: Final = 64
 MAX_LZMA_DICTIONARY_BYTES: Final = 64 * MIB
 """A member's LZMA header decides how much memory its reader takes; the strongest usual preset needs 64 MiB."""
 
+# Requests over HTTP.
+MAX_HEADER_BYTES: Final = 32 * KIB
+"""Of a request's address and headers: four times what browsers and proxies send."""
+MAX_JSON_BODY_BYTES: Final = 16 * MIB
+"""A document that is no data set: a submission or manifest with 10 000 class names is under 2 MiB."""
+MAX_VALIDATED_BODY_BYTES: Final = 256 * MIB
+"""A data set that is only checked: half a million items. Registering it checks it too, at any size, and streams."""
+REQUEST_ALLOWANCE_SECONDS: Final = 60.0
+REQUEST_SLOWEST_BYTES_PER_SECOND: Final = 16 * KIB
+"""A body must come at this rate, after a minute's allowance: a client that trickles must not hold us for ever."""
+
 # Streams.
 CHUNK_BYTES: Final = 256 * KIB
 """Larger reads gain nothing once hashing is the bottleneck."""
@@ -75,6 +86,8 @@ MAX_COUNT: Final = 2**63 - 1
 """The greatest integer of a typed field: what databases and file systems can count."""
 MAX_DOCUMENT_DEPTH: Final = 100
 """Nesting; a recursive reader must not be driven into the stack's end."""
+LARGE_DOCUMENT_BYTES: Final = 64 * MIB
+"""A source manifest that is longer is pinned alone: at some ten times its length in memory, two might be too many."""
 MAX_GIVEN_DOCUMENT_BYTES: Final = 8 * GIB
 """A document that a person names, read whole: a source manifest of ten million items has some 4 GB; a device has no end."""
 MAX_REREAD_BYTES: Final = 16 * MIB
@@ -161,6 +174,8 @@ FOLLOW_HEARTBEAT_SECONDS: Final = 15.0
 """Proxies commonly end a connection that says nothing for 30 to 60 s."""
 MAX_LISTED: Final = 1_000
 """Entries of one page of a list; a page of executions is under 2 MiB."""
+RUN_ALLOWANCE_SECONDS: Final = 600.0
+"""A synchronous run is waited for so much longer than its training may take: for others before it, inputs and artifacts."""
 MAX_RUN_ENTRIES: Final = 10_000
 """Events, and log lines, that the answer of a synchronous run carries, the last ones; all of them are in the journal."""
 PROBE_SECONDS: Final = 2.0

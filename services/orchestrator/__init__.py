@@ -7,6 +7,7 @@ from services.orchestrator.application import Difference, apply
 from services.orchestrator.dispatcher import Dispatcher, detach
 from services.orchestrator.environment import prepare_environment
 from services.orchestrator.runs import cancel, check, has_deployments, run_deployed, run_embedded
+from services.orchestrator.sources import open_source
 from services.orchestrator.stack import Stack
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "check",
     "detach",
     "has_deployments",
+    "open_source",
     "prepare_environment",
     "run_deployed",
     "run_embedded",

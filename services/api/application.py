@@ -1,0 +1,100 @@
+"""The ASGI application, made from its parts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from fastapi import FastAPI
+
+from runtime.installation import Installation
+from runtime.live_installation import Fixed
+from runtime.provenance import product_version
+from services.api import (
+    admission,
+    archives,
+    contracts,
+    events,
+    executions,
+    health,
+    metrics,
+    models,
+    readiness,
+    registrations,
+    uploads,
+)
+from services.api.access import TokenGate
+from services.api.bounds import Bounds
+from services.api.failures import Refusal, install_failures
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+    from runtime.live_installation import Source
+
+_ROUTERS: Final = (
+    health.router,
+    readiness.router,
+    metrics.router,
+    contracts.router,
+    admission.router,
+    archives.router,
+    registrations.router,
+    uploads.router,
+    executions.router,
+    events.router,
+    models.router,
+)
+REFUSALS: Final[dict[int | str, dict[str, Any]]] = {
+    401: {"model": Refusal, "description": "It changes something, and bears no valid token."},
+    404: {"model": Refusal, "description": "There is nothing of this name."},
+    405: {"model": Refusal, "description": "The path does not take this method."},
+    408: {"model": Refusal, "description": "The body came too slowly."},
+    409: {"model": Refusal, "description": "The name exists with other content; `detail` names the first difference."},
+    413: {"model": Refusal, "description": "The body is over a size limit."},
+    415: {"model": Refusal, "description": "The body is something else than what the path takes."},
+    422: {"model": Refusal, "description": "The request is refused; `context.violations` lists every reason."},
+    431: {"model": Refusal, "description": "The address and headers are too long."},
+    503: {"model": Refusal, "description": "The operator's settings refuse it, or something outside is away."},
+}
+
+
+class Carrier(Protocol):
+    """Who carries executions out, once they are recorded."""
+
+    def wake(self, execution_id: str | None = None) -> None:
+        """Afterwards it knows that there is something to carry out."""
+        ...
+
+
+def create_application(
+    here: Installation | Source, *, dispatcher: Carrier | None = None, consumes: bool = False
+) -> ASGIApp:
+    """The HTTP API of an installation.
+
+    Args:
+        here: what answers; a `Source` follows the platform's settings.
+        dispatcher: is told of every execution that was accepted; without one they wait in the ledger for that of
+            another process.
+        consumes: whether this process consumes submissions from the broker, as `/health` says it.
+    """
+    application = FastAPI(
+        title="Model Training Runtime",
+        version=product_version(),
+        description="Runs versioned training packages: a package in, a registered ONNX model out.",
+        responses=REFUSALS,
+        docs_url=None,  # its page would load programs from a public network
+        redoc_url=None,
+    )
+    source: Source = Fixed(here) if isinstance(here, Installation) else here
+    application.state.source = source
+    application.state.dispatcher = dispatcher
+    application.state.consumes = consumes
+    application.state.traffic = metrics.Traffic()
+    install_failures(application)
+    for router in _ROUTERS:
+        application.include_router(router)
+    # Added last stands first: what is counted includes what the gate and the bounds refuse.
+    application.add_middleware(TokenGate, source=source)
+    application.add_middleware(Bounds)
+    application.add_middleware(metrics.TrafficCount, traffic=application.state.traffic)
+    return application
