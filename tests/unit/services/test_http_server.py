@@ -10,7 +10,8 @@ from services.http_server import log_to_stderr
 
 
 @pytest.fixture
-def access(monkeypatch, capsys) -> logging.Logger:  # after capsys, whose stderr it shall write to
+def access(monkeypatch) -> logging.Logger:
+    """The access log; what the test does to any logger is undone."""
     loggers = [
         logging.getLogger(name) for name in ("uvicorn", "uvicorn.access", "uvicorn.error", "services", "runtime")
     ]
@@ -20,11 +21,11 @@ def access(monkeypatch, capsys) -> logging.Logger:  # after capsys, whose stderr
             monkeypatch.setattr(logger, attribute, getattr(logger, attribute))
         monkeypatch.setattr(logger, "handlers", list(logger.handlers))
         monkeypatch.setattr(logger, "filters", list(logger.filters))
-    log_to_stderr()
     return logging.getLogger("uvicorn.access")
 
 
 def request(access: logging.Logger, target: str, status: int) -> None:
+    log_to_stderr()  # here: the stderr that a test reads is made for its own call
     access.info('%s - "%s %s HTTP/%s" %d', "127.0.0.1:9", "GET", target, "1.1", status)
 
 
@@ -50,6 +51,7 @@ def test_a_probe_that_failed_is_logged(access, capsys) -> None:
 
 
 def test_what_parts_of_the_product_say_is_logged(access, capsys) -> None:
+    log_to_stderr()
     logging.getLogger("services.bridge").warning("messages wait")
     logging.getLogger("mtr.settings").warning("Nacos is away")
 
