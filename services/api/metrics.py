@@ -9,8 +9,10 @@ from __future__ import annotations
 import time
 from collections import Counter
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Final, get_args
+from typing import TYPE_CHECKING, Annotated, Final, get_args
 
+from fastapi import APIRouter, Depends, Request, Response
+from fastapi.responses import PlainTextResponse
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.exposition import generate_latest
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
@@ -24,8 +26,17 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from runtime.installation import Installation
+    from runtime.live_installation import Source
 
+router = APIRouter(tags=["operation"])
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+_EXAMPLE: Final = (
+    "# HELP mtr_executions Executions that the ledger has, by state and error code.\n"
+    "# TYPE mtr_executions gauge\n"
+    'mtr_executions{code="",state="succeeded"} 41.0\n'
+    'mtr_executions{code="out_of_memory",state="failed"} 1.0\n'
+)
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
@@ -82,8 +93,8 @@ class RuntimeCollector(Collector):
     A ledger that does not answer is a figure too, `mtr_ledger_up` 0: the scrape itself must not fail then.
     """
 
-    def __init__(self, here: Installation, traffic: Traffic) -> None:
-        self._here, self._traffic = here, traffic
+    def __init__(self, source: Source, traffic: Traffic) -> None:
+        self._source, self._traffic = source, traffic
 
     def collect(self) -> Iterator[Metric]:
         """Every family, in a stable order."""
@@ -97,7 +108,7 @@ class RuntimeCollector(Collector):
         yield from self._of_this_process()
 
     def _of_the_ledger(self) -> Iterator[Metric]:
-        ledger = self._here.ledger
+        ledger = self._source.current().ledger
         figures, now = ledger.figures(), time.time()
         executions = GaugeMetricFamily(
             "mtr_executions",
@@ -158,9 +169,9 @@ class RuntimeCollector(Collector):
 class Metrics:
     """What `/metrics` answers: a registry of this application's own, so that several of them share a process."""
 
-    def __init__(self, here: Installation, traffic: Traffic) -> None:
+    def __init__(self, source: Source, traffic: Traffic) -> None:
         self._registry = CollectorRegistry(auto_describe=False)
-        self._registry.register(RuntimeCollector(here, traffic))
+        self._registry.register(RuntimeCollector(source, traffic))
         ProcessCollector(registry=self._registry)
 
     def text(self) -> bytes:
@@ -175,3 +186,23 @@ def _gauge(name: str, about: str, value: float) -> GaugeMetricFamily:
 def _known_code(code: str | None) -> str:
     """An error code as a label: one of the table's, so that no text from outside ever becomes a series."""
     return "" if code is None else code if code in codes() else "other"
+
+
+def _metrics(request: Request) -> Metrics:
+    state = request.app.state
+    if not hasattr(state, "metrics"):
+        state.metrics = Metrics(state.source, state.traffic)
+    made: Metrics = state.metrics
+    return made
+
+
+@router.get(
+    "/metrics",
+    response_class=PlainTextResponse,
+    responses={
+        200: {"description": "The text format of Prometheus.", "content": {"text/plain": {"example": _EXAMPLE}}}
+    },
+)
+def metrics(kept: Annotated[Metrics, Depends(_metrics)]) -> Response:
+    """Tell what an operator watches, for Prometheus."""
+    return Response(kept.text(), media_type=CONTENT_TYPE)

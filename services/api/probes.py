@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from runtime.installation import Installation
+    from runtime.live_installation import Source
 
 _log = logging.getLogger(__name__)
 
@@ -122,18 +123,18 @@ class Probes:
         return answer(state="ok", seconds=time.monotonic() - since, message=said)
 
 
-def probes_of(here: Installation) -> Probes:
-    """The probes of an installation.
+def probes_of(source: Source) -> Probes:
+    """The probes of the installation that `source` names at the time.
 
     Store and ledger are needed: nothing can be accepted without them. Prefect and the broker are not: what was accepted waits
     in the ledger, and goes on once they are back.
     """
     return Probes(
         {
-            "store": Probe(partial(_ask_store, here), needed=True),
-            "ledger": Probe(partial(_ask_ledger, here), needed=True),
+            "store": Probe(lambda: _ask_store(source.current()), needed=True),
+            "ledger": Probe(lambda: _ask_ledger(source.current()), needed=True),
             "prefect": Probe(_ask_prefect, needed=False),
-            "broker": Probe(partial(_ask_broker, here), needed=False),
+            "broker": Probe(lambda: _ask_broker(source.current()), needed=False),
         }
     )
 

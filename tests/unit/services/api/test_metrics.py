@@ -10,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from contracts.errors import LedgerUnavailableError, codes
 from runtime.installation import Installation
+from runtime.live_installation import Fixed
 from services.api.metrics import Metrics, Traffic, TrafficCount
 from tests.assets.executions import settings_at
 from tests.assets.submissions import submission
@@ -27,7 +28,7 @@ def here(tmp_path: Path) -> Iterator[Installation]:
 
 def scraped(here: Installation, traffic: Traffic | None = None) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
     """Every sample, by name and labels."""
-    text = Metrics(here, traffic or Traffic()).text().decode()
+    text = Metrics(Fixed(here), traffic or Traffic()).text().decode()
     return {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value
         for family in text_string_to_metric_families(text)
@@ -148,7 +149,7 @@ async def request(app, method: str, body: list[bytes]) -> None:
 
 def test_every_name_follows_the_conventions(here: Installation) -> None:
     here.ledger.accept(submission(), label="x")
-    families = list(text_string_to_metric_families(Metrics(here, Traffic()).text().decode()))
+    families = list(text_string_to_metric_families(Metrics(Fixed(here), Traffic()).text().decode()))
 
     assert all(family.documentation for family in families)
     assert all(family.name.startswith(("mtr_", "process_")) for family in families)

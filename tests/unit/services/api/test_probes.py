@@ -11,6 +11,7 @@ import pytest
 
 from contracts.errors import StorageUnavailableError
 from runtime.installation import Installation
+from runtime.live_installation import Fixed
 from services.api import probes as module
 from services.api.probes import Probe, Probes, probes_of
 from tests.assets.executions import settings_at
@@ -108,7 +109,7 @@ def test_a_defect_of_one_probe_hides_no_other() -> None:
 
 def test_a_new_installation_is_well(tmp_path: Path) -> None:
     with Installation.open(settings_at(tmp_path / "home")) as here:
-        (found,) = ask(probes_of(here))
+        (found,) = ask(probes_of(Fixed(here)))
 
     states = {name: answer.state for name, answer in found.items()}
     assert states == {"store": "ok", "ledger": "ok", "prefect": "unused", "broker": "unused"}
@@ -117,7 +118,7 @@ def test_a_new_installation_is_well(tmp_path: Path) -> None:
 def test_a_store_that_is_a_file_is_said(tmp_path: Path) -> None:
     with Installation.open(settings_at(tmp_path / "home")) as here:
         here.settings.store_root.write_text("")
-        (found,) = ask(probes_of(here))
+        (found,) = ask(probes_of(Fixed(here)))
 
     assert found["store"].message == f"{here.settings.store_root} is no folder"
 
@@ -127,7 +128,7 @@ def test_a_broker_that_takes_no_connections_is_said(tmp_path: Path) -> None:
         taken.bind(("127.0.0.1", 0))  # bound, and not listening: connections are refused
         port = str(taken.getsockname()[1])
         with Installation.open(settings_at(tmp_path / "home", RABBITMQ_HOST="127.0.0.1", RABBITMQ_PORT=port)) as here:
-            (found,) = ask(probes_of(here))
+            (found,) = ask(probes_of(Fixed(here)))
 
     assert (found["broker"].state, found["broker"].needed) == ("unavailable", False)
 
@@ -137,7 +138,7 @@ def test_a_prefect_server_that_is_away_is_said(tmp_path: Path, monkeypatch) -> N
         taken.bind(("127.0.0.1", 0))
         monkeypatch.setenv("PREFECT_API_URL", f"http://127.0.0.1:{taken.getsockname()[1]}/api")
         with Installation.open(settings_at(tmp_path / "home")) as here:
-            (found,) = ask(probes_of(here))
+            (found,) = ask(probes_of(Fixed(here)))
 
     assert "does not answer" in found["prefect"].message
 
@@ -148,6 +149,6 @@ def test_a_ledger_whose_server_is_away_is_said(tmp_path: Path) -> None:
         taken.bind(("127.0.0.1", 0))
         url = f"postgresql+psycopg://nobody@127.0.0.1:{taken.getsockname()[1]}/none"
         with Installation.open(settings_at(tmp_path / "home", MTR_DATABASE_URL=url)) as here:
-            (found,) = ask(probes_of(here))
+            (found,) = ask(probes_of(Fixed(here)))
 
     assert (found["ledger"].state, found["ledger"].needed) == ("unavailable", True)
