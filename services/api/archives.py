@@ -15,8 +15,6 @@ from services.api.dependencies import Here
 from services.api.receiving import aside, received
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from runtime.archive.inspection import ModelPackageArchive, PackageArchive
     from runtime.installation import Installation
 
@@ -70,8 +68,7 @@ async def _inspected(request: Request, here: Installation, kind: ArchiveKind) ->
     look = inspect_package if kind == "training_code_package" else inspect_model_package
     spool = partial(received, here.store.spool, request.stream())
     async with spool(max_bytes=MAX_ARCHIVE_BYTES, too_large=_too_large) as archive:
-        path: Path = archive.path
-        return await aside(look, path)
+        return await aside(look, archive.path, sha256=archive.sha256, name="the archive")
 
 
 def _verdict(found: PackageArchive | ModelPackageArchive) -> dict[str, Any]:
