@@ -62,9 +62,9 @@ def served_settings(machine: Settings, *, long_lived: bool = False) -> PlatformS
     """
     if uses_nacos(machine, served=True):
         return NacosSettings(machine, long_lived=long_lived)
-    if long_lived and not os.environ.get("PREFECT_API_URL"):
-        return FileSettings()
-    return BlockSettings(machine)
+    if os.environ.get("PREFECT_API_URL"):  # every run of a worker has it; without it Prefect would start a server to ask
+        return BlockSettings(machine)
+    return FileSettings()
 
 
 @contextlib.contextmanager

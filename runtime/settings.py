@@ -306,6 +306,16 @@ class Settings(BaseModel):
         """The ledger's SQLAlchemy URL. It may hold a password: never show it."""
         return self.database_url.get_secret_value() or f"sqlite:///{self.home / 'ledger.db'}"
 
+    @property
+    def decided_elsewhere(self) -> bool:
+        """Whether the platform's settings decide over this machine's own."""
+        return self._machine is not None
+
+    @property
+    def machine(self) -> Settings:
+        """What this machine says itself."""
+        return self._machine or self
+
     def policy(self) -> ExecutionPolicy:
         """What the operator allows, as the admission rules ask for it."""
         from contracts.admission import ExecutionPolicy  # noqa: PLC0415 - admission brings a JSON Schema library along
@@ -325,8 +335,8 @@ class Settings(BaseModel):
 
         For our own processes only: nothing that runs a package's code may inherit it.
         """
-        given = self._machine or self
-        asks = _to_text(self._machine is not None or self.use_nacos is True)
+        given = self.machine
+        asks = _to_text(self.decided_elsewhere or self.use_nacos is True)
         return {
             **{f"{_PREFIX}{name.upper()}": _to_text(getattr(given, name)) for name in type(self).model_fields},
             f"{_PREFIX}USE_NACOS": asks,

@@ -50,6 +50,7 @@ class Check:
 def run_checks(here: Installation) -> Iterator[Check]:
     """Every check, as it is done; a failed one never keeps the others from being made."""
     from services.cli.door_checks import door_checks  # noqa: PLC0415 - it makes checks of this module's kind
+    from services.cli.platform_checks import platform_checks  # noqa: PLC0415 - as above
 
     settings = here.settings
     looks: list[tuple[str, Callable[[], Check]]] = [
@@ -64,6 +65,7 @@ def run_checks(here: Installation) -> Iterator[Check]:
     ]
     for name, look in looks:
         yield looked_at(name, look)
+    yield from platform_checks(settings)
     yield from door_checks(settings)
 
 
@@ -101,6 +103,12 @@ def _policy(settings: Settings) -> Check:
     script_managed = "allowed" if settings.allow_script_managed_data else "off"
     message = f"runtimes {', '.join(settings.runtime_ids)}; script_managed data {script_managed}"
     if not settings.execution_enabled:
+        if settings.decided_elsewhere:
+            origins = settings.policy().origins_of("execution_enabled")
+            said = "; ".join(f"{origin.setting} {origin.reason}" for origin in origins)
+            return Check(
+                "policy", "warning", said, "Change it in the platform's settings, where execution shall be on."
+            )
         return Check("policy", "warning", "execution_enabled is false", "Set execution_enabled = true in mtr.toml.")
     return Check("policy", "ok", message)
 
