@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import subprocess
@@ -11,6 +12,8 @@ from pathlib import Path
 from contracts.errors import RuntimeFault
 from contracts.messages import log
 from contracts.references import Pinned
+from runtime.execution.journal import Journal
+from runtime.execution.telling import Teller
 from runtime.ledger import Ledger, OutboxMessage, Owner, migration
 from runtime.registry.models import Models
 from tests.assets.submissions import submission
@@ -104,6 +107,17 @@ def tell_together(url: str, execution_id: str, journal: str) -> None:
             line = log(task_id=1, timestamp="2030-01-31T12:00:00Z", level="info", content=f"{journal} {place}")
             assert ledger.tell(execution_id, journal, after=place, upto=place + 1, logs=[line])
         print(20, flush=True)
+
+
+def tell_forever(url: str, execution_id: str, path: str) -> None:
+    """Writes lines into a journal and tells them, until it is killed."""
+    with Ledger.open(url) as ledger, Journal(Path(path)) as journal:
+        teller = Teller(ledger, journal.path, ledger.get(execution_id))
+        print("working", flush=True)
+        for number in itertools.count():
+            journal.append("log", level="info", message=f"{os.getpid()} {number}")
+            if number % 3 == 0:
+                teller.tell()
 
 
 def register_models(url: str, name: str, times: str) -> None:
