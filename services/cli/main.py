@@ -29,7 +29,9 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "dataset": ("services.cli.datasets", "Import, pin, verify and list data sets."),
     "model": ("services.cli.models", "Model packages in, registered models out."),
     "executions": ("services.cli.executions", "List, show, follow, cancel and retry executions."),
-    "up": ("services.cli.operating", "Start everything on this machine: server, UI and worker."),
+    "up": ("services.cli.operating", "Start everything on this machine: server, UI, worker and HTTP API."),
+    "serve": ("services.cli.serving", "Serve the HTTP API to a platform."),
+    "bridge": ("services.cli.serving", "Carry submissions in from RabbitMQ, and what the platform is told out."),
     "apply": ("services.cli.operating", "Bring a Prefect server to the state that this version needs."),
     "doctor": ("services.cli.operating", "Check every dependency and permission, each with its remedy."),
 }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import signal
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -12,13 +11,13 @@ from rich.text import Text
 from runtime.installation import Installation
 from services import orchestrator
 from services.cli.checks import run_checks
+from services.cli.interrupts import ended_by_sigterm
 from services.cli.options import Json, command_group, example
 from services.cli.terminal import Terminal, facts
+from services.orchestrator.stack import API_PORT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from types import FrameType
-
+    from runtime.settings import Settings
     from services.cli.checks import Check
     from services.orchestrator import Difference
 
@@ -33,12 +32,21 @@ def up(
     port: Annotated[
         int, typer.Option(min=0, max=65_535, metavar="PORT", help="Of the server; 0 is any free one.")
     ] = 4200,
+    api_port: Annotated[
+        int, typer.Option(min=0, max=65_535, metavar="PORT", help="Of the HTTP API; 0 is any free one.")
+    ] = API_PORT,
     as_json: Json = False,
 ) -> None:
-    """Start everything on this machine: Prefect server, UI and workers. Prints the links; Ctrl-C stops all."""
+    """Start everything on this machine: Prefect server, UI, workers, HTTP API, and the bridge where a broker is configured.
+
+    Prints the links; Ctrl-C stops all.
+    """
     with Terminal.open(as_json=as_json) as terminal, Installation.open() as here:
-        terminal.note("starting the Prefect server and the workers …")
-        with _ended_by_sigterm(), orchestrator.Stack.start(here.settings, port=port or None) as stack:
+        terminal.note("starting the Prefect server, the workers and the HTTP API …")
+        with (
+            ended_by_sigterm(),
+            orchestrator.Stack.start(here.settings, port=port or None, api_port=api_port) as stack,
+        ):
             links = stack.links
             with contextlib.suppress(KeyboardInterrupt):  # the way that it is meant to end, also while it answers
                 terminal.answer(
@@ -50,6 +58,8 @@ def up(
                             ("run a package from a form", links["form"]),
                             ("from another terminal", f"PREFECT_API_URL={links['api']} mtr run PACKAGE --data DATA"),
                             ("workers of", ", ".join(stack.pools())),
+                            ("HTTP API", links["runtime_api"]),
+                            ("bridge", _broker(here.settings)),
                             ("to stop", "Ctrl-C"),
                         ],
                     ),
@@ -58,18 +68,8 @@ def up(
             terminal.note("stopping …")
 
 
-@contextlib.contextmanager
-def _ended_by_sigterm() -> Iterator[None]:
-    """While the context lasts, SIGTERM ends like Ctrl-C: a service manager must not leave half of it behind."""
-
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+def _broker(settings: Settings) -> str | None:
+    return f"{settings.rabbitmq_host}:{settings.rabbitmq_port}" if settings.rabbitmq_host else None
 
 
 @app.command(epilog=example("mtr apply --dry-run"))

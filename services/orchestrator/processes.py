@@ -118,11 +118,33 @@ def free_port() -> int:
 
 def answers(api_url: str, *, seconds: float = 2.0) -> bool:
     """Whether a Prefect server says at `api_url` that it is well."""
+    return _is_well(f"{api_url}/health", seconds)
+
+
+def _is_well(url: str, seconds: float) -> bool:
     try:
-        with urllib.request.urlopen(f"{api_url}/health", timeout=seconds) as answer:  # noqa: S310 - a URL of ours or the operator's
+        with urllib.request.urlopen(url, timeout=seconds) as answer:  # noqa: S310 - a URL of ours or the operator's
             return bool(answer.status == 200)
     except (urllib.error.URLError, OSError, ValueError):
         return False
+
+
+def await_answer(process: Guarded, url: str, *, seconds: float = START_SECONDS) -> None:
+    """Afterwards the program answers at `url`.
+
+    Raises:
+        OrchestratorUnavailableError: it ended, or does not answer in time.
+    """
+    deadline = time.monotonic() + seconds
+    while not _is_well(url, 2.0):
+        process.require_alive()
+        if time.monotonic() > deadline:
+            raise OrchestratorUnavailableError(
+                f"the {process.name} did not answer within {seconds:.0f} s",
+                hint=f"The machine may be overloaded: repeat. Its log is {process.log}.",
+                context={"log": str(process.log)},
+            )
+        time.sleep(0.05)
 
 
 class _Turn:
@@ -214,16 +236,7 @@ class PrefectServer:
         Raises:
             OrchestratorUnavailableError: it ended, or does not answer in time.
         """
-        deadline = time.monotonic() + seconds
-        while not answers(self.api_url):
-            self.process.require_alive()
-            if time.monotonic() > deadline:
-                raise OrchestratorUnavailableError(
-                    f"the Prefect server did not answer within {seconds:.0f} s",
-                    hint=f"The machine may be overloaded: repeat. Its log is {self.process.log}.",
-                    context={"log": str(self.process.log)},
-                )
-            time.sleep(0.05)
+        await_answer(self.process, f"{self.api_url}/health", seconds=seconds)
         self._turn.succeed()
 
     def stop(self) -> None:

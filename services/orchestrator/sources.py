@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
+from runtime.installation import Installation
 from services.orchestrator.environment import prepare_environment
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ def open_source(settings: Settings) -> Iterator[LiveInstallation]:
     Raises:
         InvalidSettingsError: this machine's settings, or a Prefect block's, are wrong.
     """
+    Installation.open(settings).close()  # makes the folder, in which Prefect looks for its own when it is imported
     prepare_environment(settings)
     from blocks.configuration import served_settings  # noqa: PLC0415 - brings Prefect, which reads its environment at import
     from runtime.live_installation import LiveInstallation  # noqa: PLC0415 - as above

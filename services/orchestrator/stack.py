@@ -1,4 +1,4 @@
-"""`mtr up`: a Prefect server with its UI and the workers, on this machine, ended together."""
+"""`mtr up`: a Prefect server with its UI, the workers, the HTTP API and the bridge, on this machine, ended together."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import time
 from typing import TYPE_CHECKING, Final, Self
 
 from contracts.errors import ConflictError
+from services.listening import listen
 from services.orchestrator.application import apply
 from services.orchestrator.environment import child_environment, prepare_environment
-from services.orchestrator.processes import Guarded, PrefectServer, answers
+from services.orchestrator.processes import Guarded, PrefectServer, answers, await_answer, free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -21,37 +22,49 @@ if TYPE_CHECKING:
 
 PORT: Final = 4200
 CONTROL_POOL: Final = "mtr-control"
+API_PORT: Final = 8012
 WORKER_STOP_SECONDS: Final = 40.0
 """A worker ends its runs first, each with Prefect's thirty seconds of grace."""
+DOOR_STOP_SECONDS: Final = 20.0
+"""The HTTP API finishes the requests that run, the bridge what it is publishing."""
 
 
 class Stack:
-    """A server, its UI and workers. Nothing of it outlives the process that started it, however that ends.
+    """A server, its UI, workers, and the doors. Nothing of it outlives the process that started it, however that ends.
 
     Attributes:
         server: the Prefect server.
         workers: one for each pool that this machine serves.
+        doors: the HTTP API and, where a broker is configured, the bridge.
     """
 
     def __init__(self, settings: Settings, server: PrefectServer, environment: Mapping[str, str]) -> None:
         self.settings, self.server = settings, server
         self.environment = dict(environment)
         self.workers: list[Guarded] = []
+        self.doors: list[Guarded] = []
+        self._api_port: int | None = None
 
     @classmethod
     def start(
-        cls, settings: Settings, *, port: int | None = PORT, worker_environment: Mapping[str, str] | None = None
+        cls,
+        settings: Settings,
+        *,
+        port: int | None = PORT,
+        api_port: int | None = None,
+        worker_environment: Mapping[str, str] | None = None,
     ) -> Self:
-        """The server, brought to the state that this version needs, and a worker for each pool. Call it from the main thread.
+        """The server, brought to the state that this version needs, a worker for each pool, and the doors. Call it from the main thread.
 
         Args:
             settings: what the workers work with. They load these very settings, whatever folder they start in.
             port: the server's, on 127.0.0.1; `None` is any free one.
+            api_port: likewise the HTTP API's; 0 is any free one, `None` starts no door.
             worker_environment: what the workers, and the runs that they start, have in their environment besides.
 
         Raises:
-            ConflictError: something else listens on the port.
-            OrchestratorUnavailableError: the server or a worker does not start; the message has its last words.
+            ConflictError: something else listens on a port.
+            OrchestratorUnavailableError: the server, a worker or a door does not start; the message has its last words.
         """
         if port is not None and answers(f"http://127.0.0.1:{port}/api"):
             raise ConflictError(
@@ -59,6 +72,8 @@ class Stack:
                 hint=f"Use it: PREFECT_API_URL=http://127.0.0.1:{port}/api; or end it, or choose another --port.",
                 context={"port": port},
             )
+        if api_port:
+            listen("127.0.0.1", api_port).close()  # before minutes of starting, not after them
         prepare_environment(settings)
         environment = child_environment(settings, os.environ, **_WORKER_SETTINGS, **settings.to_environment())
         environment.pop("PREFECT_API_URL", None)
@@ -72,6 +87,8 @@ class Stack:
                 apply(settings)
             for pool in stack.pools():
                 stack.workers.append(stack.start_worker(pool))
+            if api_port is not None:
+                stack.start_doors(api_port or free_port())
         except BaseException:
             stack.stop()
             raise
@@ -93,14 +110,40 @@ class Stack:
             cwd=self.settings.home,
         )
 
+    def start_doors(self, api_port: int) -> None:
+        """Afterwards the HTTP API answers on `api_port`, and the bridge, where a broker is configured, is starting.
+
+        Raises:
+            OrchestratorUnavailableError: the API ended, or does not answer in time.
+        """
+        api = self._start_door("HTTP API", "serve", "--port", str(api_port))
+        if self.settings.rabbitmq_host:
+            self._start_door("bridge", "bridge")
+        await_answer(api, f"http://127.0.0.1:{api_port}/health")
+        self._api_port = api_port
+
+    def _start_door(self, name: str, *command: str) -> Guarded:
+        door = Guarded.start(
+            name,
+            [sys.executable, "-m", "services.cli", *command],
+            environment=self.environment,
+            log=self.settings.home / "logs" / f"{command[0]}.log",
+            cwd=self.settings.home,
+        )
+        self.doors.append(door)
+        return door
+
     @property
     def links(self) -> dict[str, str]:
         """What people open, and what programs use."""
-        return {
+        links = {
             "ui": f"{self.server.address}/v2/dashboard",
             "form": f"{self.server.address}/v2/deployments",
             "api": self.server.api_url,
         }
+        if self._api_port is not None:
+            links["runtime_api"] = f"http://127.0.0.1:{self._api_port}"
+        return links
 
     @contextlib.contextmanager
     def as_client(self) -> Iterator[None]:
@@ -125,14 +168,16 @@ class Stack:
             OrchestratorUnavailableError: a part has ended; the message has its last words.
         """
         while True:
-            for part in (self.server.process, *self.workers):
+            for part in (self.server.process, *self.workers, *self.doors):
                 part.require_alive()
             time.sleep(0.5)
 
     def stop(self) -> None:
         """Afterwards nothing of it runs. An execution that a worker carried out goes on when it is run again."""
-        for worker in self.workers:
-            worker.ask_to_end()
+        for part in (*self.doors, *self.workers):
+            part.ask_to_end()
+        for door in self.doors:
+            door.await_end(DOOR_STOP_SECONDS)
         for worker in self.workers:
             worker.await_end(WORKER_STOP_SECONDS)
         self.server.stop()
