@@ -39,9 +39,7 @@ _writers: Final = ThreadPoolExecutor(os.cpu_count() or 1, "receive", _yield_to_o
 _registrars: Final = ThreadPoolExecutor(REGISTRATIONS_AT_ONCE, "register", _yield_to_others)
 
 
-async def aside(
-    work: Callable[Arguments, Answer], /, *arguments: Arguments.args, **named: Arguments.kwargs
-) -> Answer:
+async def aside(work: Callable[Arguments, Answer], /, *arguments: Arguments.args, **named: Arguments.kwargs) -> Answer:
     """What `work` answers, called in one of the threads for long work."""
     return await asyncio.get_running_loop().run_in_executor(_registrars, partial(work, *arguments, **named))
 
