@@ -160,6 +160,8 @@ LAST_GOOD_SECONDS: Final = 24 * 3600.0
 # The ledger.
 LEDGER_BUSY_SECONDS: Final = 30.0
 """How long a writer waits for another's transaction; ours take milliseconds."""
+LEDGER_CONNECT_SECONDS: Final = 10.0
+"""For a server's first answer, and between the questions whether a silent one is still there."""
 CLAIM_EXPIRY_SECONDS: Final = 90.0
 """An owner on another machine that has been silent for so long has lost its execution; it reports every 15 s."""
 

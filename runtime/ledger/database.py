@@ -16,9 +16,10 @@ from sqlalchemy import create_engine, event, text
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, IntegrityError, NoSuchModuleError, ProgrammingError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from contracts.errors import InvalidSettingsError, LedgerUnavailableError
-from contracts.limits import LEDGER_BUSY_SECONDS
+from contracts.limits import LEDGER_BUSY_SECONDS, LEDGER_CONNECT_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -74,6 +75,8 @@ class Database:
             LedgerUnavailableError: the database does not answer, or others kept it busy for `LEDGER_BUSY_SECONDS`.
         """
         with self._translated(), self._writer.begin() as connection:
+            if connection.dialect.name == "postgresql":  # SQLite was told when it connected
+                connection.execute(text(f"SET LOCAL lock_timeout = {int(LEDGER_BUSY_SECONDS * 1000)}"))
             yield connection
 
     @contextmanager
@@ -82,9 +85,10 @@ class Database:
             yield
         except (DataError, IntegrityError, ProgrammingError):
             raise  # defects of ours, not of the database: repeating them would change nothing
-        except DBAPIError as error:
+        except (DBAPIError, PoolTimeoutError) as error:
+            said = error.orig if isinstance(error, DBAPIError) else "too many calls wait for a connection"
             raise LedgerUnavailableError(
-                f"the ledger at {self.name} does not answer: {error.orig}",
+                f"the ledger at {self.name} does not answer: {said}",
                 hint="Check that the database is reachable, writable and has disk space (`mtr doctor`), then repeat the "
                 "same command: nothing was half-written.",
                 context={"database": self.name},
@@ -164,7 +168,17 @@ def _switch_to_wal(connection: sqlite3.Connection) -> None:
 
 
 def _server_engine(url: URL) -> Engine:
-    return create_engine(url, json_serializer=_encode, pool_pre_ping=True)
+    # A server that is gone without a word must not hold a training's process for the two hours that TCP allows.
+    given = {
+        "connect_timeout": int(LEDGER_CONNECT_SECONDS),
+        "tcp_user_timeout": int(LEDGER_BUSY_SECONDS * 1000),
+        "keepalives_idle": int(LEDGER_CONNECT_SECONDS),
+        "keepalives_interval": int(LEDGER_CONNECT_SECONDS),
+        "keepalives_count": 3,
+    }
+    libpq = url.get_driver_name() in {"psycopg", "psycopg2"}
+    own = {name: value for name, value in given.items() if libpq and name not in url.query}
+    return create_engine(url, json_serializer=_encode, pool_pre_ping=True, connect_args=own)
 
 
 def lock_for_migration(connection: Connection) -> None:
