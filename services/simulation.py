@@ -4,7 +4,8 @@ Submissions are accepted as ever: the same documents are refused, the same rows 
 simulated dispatcher takes the place of the real one. It goes through the stages of a real execution with the functions
 that real executions use, so that what it tells cannot drift from theirs, and ends in the outcome that was asked for.
 
-A simulation has a ledger of its own, `simulation/` in the installation's folder: it never takes up a real execution.
+A simulation has a ledger of its own, below `simulation/` in the installation's folder: it never takes up a real
+execution, nor one of another outcome.
 """
 
 from __future__ import annotations
@@ -120,10 +121,11 @@ class Simulation:
 
     def open(self, settings: Settings) -> Installation:
         """The installation in which it happens: the given one's store, a ledger of its own, execution on."""
+        home = settings.home / "simulation" / self.outcome  # simulations of one machine must not end each other's
         own = settings.model_copy(
             update={
-                "home": settings.home / "simulation",
-                "workspace_root": settings.home / "simulation" / "workspaces",
+                "home": home,
+                "workspace_root": home / "workspaces",
                 "database_url": SecretStr(""),
                 "execution_enabled": self.outcome != "policy_refused",
             }

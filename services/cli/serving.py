@@ -58,6 +58,8 @@ def serve(
     ):
         settings = load_settings(served=True)
         simulation = _simulation(simulate)
+        if with_bridge:
+            _require_broker(settings)
         listening = held.enter_context(listen(host, port))
         terminal.note("starting the HTTP API …")
         from services import http_server
@@ -106,6 +108,7 @@ def bridge(ctx: typer.Context, as_json: Json = False) -> None:
         contextlib.ExitStack() as held,
     ):
         settings = load_settings(served=True)
+        _require_broker(settings)
         terminal.note("starting the bridge …")
         from services.http_server import log_to_stderr
 
@@ -164,6 +167,17 @@ def _opened(
 
     here = held.enter_context(simulation.open(settings))
     return Fixed(here), SimulatedDispatcher(here, simulation)
+
+
+def _require_broker(settings: Settings) -> None:
+    """Nothing, or the error of a bridge that could not work, before anything slow is started.
+
+    Raises:
+        InvalidSettingsError: no broker is configured, or it names the queue of the present trainer.
+    """
+    from services.bridge import Topology
+
+    Topology.of(settings)
 
 
 def _bridge(source: Source, dispatcher: orchestrator.Dispatcher) -> contextlib.AbstractContextManager[Any]:

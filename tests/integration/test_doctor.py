@@ -14,7 +14,6 @@ import pytest
 from runtime.provenance import product_version
 from services.cli.door_checks import door_checks
 from tests.assets.executions import settings_at
-from tests.assets.rabbitmq_server import RabbitMqServer
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -22,20 +21,16 @@ if TYPE_CHECKING:
     from aio_pika.abc import AbstractChannel
 
     from services.cli.checks import Check
+    from tests.assets.rabbitmq_server import RabbitMqServer
 
 pytestmark = pytest.mark.service
 
 QUEUE = "training.code.execute"
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory) -> Iterator[RabbitMqServer]:
-    server = RabbitMqServer(tmp_path_factory.mktemp("broker"))
-    server.start()
-    try:
-        yield server
-    finally:
-        server.kill()
+@pytest.fixture
+def broker(rabbitmq_server: RabbitMqServer) -> RabbitMqServer:
+    return rabbitmq_server
 
 
 @pytest.fixture
