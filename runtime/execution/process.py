@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
+from contracts import strict_json
 from contracts.errors import (
     CancelledError,
     ExecutionBusyError,
@@ -244,7 +245,7 @@ class _Training:
 
     def _start(self) -> None:
         request = self._workspace.private / "request.json"
-        request.write_bytes(orjson.dumps(self._order_for_runner()))
+        request.write_bytes(strict_json.dump(self._order_for_runner()))
         order = os.open(request, os.O_RDONLY | os.O_CLOEXEC)
         protocol, plain, stacks, report = (self._pipe(name) for name in ("protocol", "plain", "stacks", "report"))
         os.set_blocking(stacks, False)  # a package that fills it must not stop the supervisor

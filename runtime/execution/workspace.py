@@ -23,8 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import orjson
-
+from contracts import strict_json
 from contracts.errors import InternalError, InvalidDocumentError
 from contracts.limits import MAX_RECORD_BYTES
 from runtime.execution.record import TrainingEnd
@@ -159,7 +158,7 @@ class Workspace:
         try:
             descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
             with os.fdopen(descriptor, "wb") as out:
-                out.write(orjson.dumps(end.to_document()))
+                out.write(strict_json.dump(end.to_document()))
                 out.flush()
                 os.fsync(out.fileno())
             partial.replace(place)
@@ -176,8 +175,8 @@ class Workspace:
         with os.fdopen(descriptor, "rb") as source:
             content = source.read(MAX_RECORD_BYTES + 1)
         try:
-            end = TrainingEnd.from_document(orjson.loads(content))
-        except (orjson.JSONDecodeError, InvalidDocumentError, KeyError, TypeError, AttributeError):
+            end = TrainingEnd.from_document(strict_json.parse_unchecked(content))
+        except (InvalidDocumentError, KeyError, TypeError, AttributeError):
             return None  # it is written as a whole: anything else was not written by us
         return None if self.lost() else end
 

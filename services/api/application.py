@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Protocol
-
-from fastapi import FastAPI
+from typing import TYPE_CHECKING, Final, Protocol
 
 from runtime.installation import Installation
 from runtime.live_installation import Fixed
@@ -24,7 +22,8 @@ from services.api import (
 )
 from services.api.access import TokenGate
 from services.api.bounds import Bounds
-from services.api.failures import Refusal, install_failures
+from services.api.failures import install_failures
+from services.api.openapi import DescribedApplication
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -44,18 +43,6 @@ _ROUTERS: Final = (
     events.router,
     models.router,
 )
-REFUSALS: Final[dict[int | str, dict[str, Any]]] = {
-    401: {"model": Refusal, "description": "It changes something, and bears no valid token."},
-    404: {"model": Refusal, "description": "There is nothing of this name."},
-    405: {"model": Refusal, "description": "The path does not take this method."},
-    408: {"model": Refusal, "description": "The body came too slowly."},
-    409: {"model": Refusal, "description": "The name exists with other content; `detail` names the first difference."},
-    413: {"model": Refusal, "description": "The body is over a size limit."},
-    415: {"model": Refusal, "description": "The body is something else than what the path takes."},
-    422: {"model": Refusal, "description": "The request is refused; `context.violations` lists every reason."},
-    431: {"model": Refusal, "description": "The address and headers are too long."},
-    503: {"model": Refusal, "description": "The operator's settings refuse it, or something outside is away."},
-}
 
 
 class Carrier(Protocol):
@@ -77,11 +64,10 @@ def create_application(
             another process.
         consumes: whether this process consumes submissions from the broker, as `/health` says it.
     """
-    application = FastAPI(
+    application = DescribedApplication(
         title="Model Training Runtime",
         version=product_version(),
         description="Runs versioned training packages: a package in, a registered ONNX model out.",
-        responses=REFUSALS,
         docs_url=None,  # its page would load programs from a public network
         redoc_url=None,
     )

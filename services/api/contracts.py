@@ -6,10 +6,10 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-import orjson
 from anyio import to_thread
 from fastapi import APIRouter, Request, Response
 
+from contracts import strict_json
 from contracts.base import CONTRACTS, validate
 from contracts.errors import RequestTooLargeError
 from contracts.limits import LARGE_DOCUMENT_BYTES, MAX_JSON_BODY_BYTES, MAX_VALIDATED_BODY_BYTES
@@ -52,7 +52,7 @@ def _endpoint(name: str, most: int) -> Callable[[Request], Awaitable[Response]]:
 def _normalized(name: str, content: bytes) -> bytes:
     document = validate(name, content)
     answer = {"valid": True, "contract": CONTRACTS[name].version, "normalized": document.to_document()}
-    return orjson.dumps(answer)
+    return strict_json.dump(answer)
 
 
 async def bounded_body(request: Request, most: int) -> bytes:

@@ -9,6 +9,7 @@ import stat
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -223,6 +224,18 @@ def test_files_that_are_closed_only_at_exit_are_whole(tmp_path) -> None:
     launch = prepare(tmp_path, source)
     run(launch)
     assert (launch.workspace.output / "f").read_text() == "content"
+
+
+def test_an_integer_of_any_length_reaches_the_package_and_comes_back_however_often_the_end_is_read(tmp_path) -> None:
+    source = body(
+        "model = {'task_kind': 'classification', 'class_names': ['a'], 'framework': 'none',",
+        "         'preprocessing': context['parameters'], 'postprocessing': {}}",
+        "return {'model': model}",
+    )
+    launch = prepare(tmp_path, source)
+    launch = replace(launch, request=request_for(launch.request.execution_id, parameters={"seed": 2**70}))
+    for _ in range(2):
+        assert run(launch).completion.model.preprocessing == {"seed": 2**70}
 
 
 def test_a_training_that_finished_is_not_run_again(tmp_path) -> None:

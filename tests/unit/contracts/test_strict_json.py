@@ -9,7 +9,7 @@ import pytest
 
 from contracts.errors import InvalidDocumentError
 from contracts.limits import MAX_DOCUMENT_DEPTH, MAX_REREAD_BYTES
-from contracts.strict_json import canonical_chunks, digest_of, dump_canonical, join_path, parse, value_violations
+from contracts.strict_json import canonical_chunks, digest_of, dump, dump_canonical, join_path, parse, value_violations
 
 
 @pytest.mark.parametrize(
@@ -158,3 +158,9 @@ def test_the_digest_is_that_of_the_canonical_bytes() -> None:
 def test_what_is_no_json_has_no_canonical_form(value) -> None:
     with pytest.raises(ValueError):
         dump_canonical(value)
+
+
+@pytest.mark.parametrize("number", [2**63, 2**64, -(2**70), 10**40])
+def test_an_integer_of_any_length_is_written_as_it_was_read(number) -> None:
+    content = json.dumps({"b": [number, 1.5, None], "a": "ü"}, separators=(",", ":"), ensure_ascii=False).encode()
+    assert dump(parse(content)) == content
