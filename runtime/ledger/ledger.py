@@ -11,6 +11,7 @@ from sqlalchemy import and_, delete, func, select, true, update
 
 from contracts.errors import ConflictError, ExecutionBusyError, InvalidDocumentError, NotFoundError
 from contracts.limits import CLAIM_EXPIRY_SECONDS
+from contracts.messages import FAILED, TaskStatusUpdate
 from contracts.references import Pinned
 from contracts.strict_json import digest_of
 from runtime.ledger.database import Database, insert_all_once, insert_once, moment_of
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import ColumnElement, Connection, Row
 
-    from contracts.messages import TaskLog, TaskStatusUpdate
+    from contracts.messages import TaskLog
     from contracts.submission import TrainingCodeSubmission
 
 _SUMMARY = tuple(
@@ -139,7 +140,8 @@ class Ledger:
             announced: the platform is told of it, from `queued` on: its task is one of the platform's.
 
         Raises:
-            ConflictError: the execution id belongs to another submission; the message names the first difference.
+            ConflictError: the execution id belongs to another submission; the message names the first difference. Or the
+                platform was told that a submission with it failed, which stays the last word.
         """
         document = submission.to_document()
         execution_id = str(document["execution_id"])
@@ -167,6 +169,7 @@ class Ledger:
                 },
             )
             if created and announced:
+                _require_not_refused(connection, execution_id)
                 enqueue_queued(connection, execution_id, task_id, now)
             stored = _execution(connection, execution_id)
         if stored.submission_sha256 != sha256:
@@ -626,12 +629,12 @@ class Ledger:
             enqueue(connection, execution_id, row.task_id, messages, _now())
 
     def refuse(self, refusal_id: str, message: TaskStatusUpdate, execution_id: str | None = None) -> bool:
-        """Afterwards the outbox has `message`, about a submission that never became an execution, once per `refusal_id`.
+        """Afterwards the outbox has `message`, about a submission that never became an execution, once.
 
         Args:
             refusal_id: the same for the same submission, however often it comes: the digest of its bytes.
             message: the failed status that names the reason.
-            execution_id: the execution that the submission names, if any.
+            execution_id: the execution that the submission names, if any: it has failed by this, once and for all.
 
         Returns:
             False where the ledger has that execution: it tells its own story, and nothing else is said about it.
@@ -643,7 +646,7 @@ class Ledger:
             if execution_id is not None and connection.execute(known).first() is not None:
                 return False
             row = {
-                "message_id": told.message_id(f"refused/{refusal_id}"),
+                "message_id": told.message_id(f"refused/{execution_id or refusal_id}"),
                 "task_id": message.task_id,
                 "execution_id": None,
                 "kind": told.kind,
@@ -805,6 +808,16 @@ def _no_execution(execution_id: str) -> NotFoundError:
         hint="`mtr executions list` shows those that there are.",
         context={"execution_id": execution_id},
     )
+
+
+def _require_not_refused(connection: Connection, execution_id: str) -> None:
+    refusal = OutboxMessage(TaskStatusUpdate.kind, FAILED, {}).message_id(f"refused/{execution_id}")
+    if connection.execute(select(outbox.c.id).where(outbox.c.message_id == refusal)).first() is not None:
+        raise ConflictError(
+            f"execution {execution_id} was refused before, and the platform was told that it failed",
+            hint="Use a new execution_id: the end of an execution never changes.",
+            context={"execution_id": execution_id},
+        )
 
 
 def _locked(connection: Connection, execution_id: str) -> Row[Any]:

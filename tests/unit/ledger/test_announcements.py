@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from contracts.errors import ConflictError
 from contracts.limits import MAX_TOLD_LOGS
 from contracts.messages import log, refused
 from runtime.ledger import OutboxMessage, Owner, Told
@@ -161,3 +164,16 @@ def test_a_refusal_says_nothing_of_an_execution_that_is_known(ledger) -> None:
 
     assert not ledger.refuse("digest", message, execution_id)
     assert told(ledger) == [("task.status.update", 0)]
+
+
+def test_what_was_refused_once_never_becomes_an_execution(ledger) -> None:
+    wanted = submission()
+    message = refused(
+        task_id=1, timestamp=MOMENT, code="policy_refused", message="m", hint="h", execution_id=wanted.execution_id
+    )
+    assert ledger.refuse("digest", message, wanted.execution_id)
+
+    with pytest.raises(ConflictError, match="was refused before"):
+        ledger.accept(wanted, label="x", announced=True)
+    assert told(ledger) == [("task.status.update", 4)]
+    assert ledger.list() == ()
