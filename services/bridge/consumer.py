@@ -63,7 +63,7 @@ class Consumer:
             incoming = await connection.channel()
             outgoing = await connection.channel(on_return_raises=True)
             await incoming.set_qos(prefetch_count=1)
-            self._watch(connection, incoming)
+            await self._watch(connection, incoming)
             deliveries: asyncio.Queue[AbstractIncomingMessage] = asyncio.Queue()
             queue = await incoming.get_queue(self._topology.queue, ensure=False)
             await queue.consume(deliveries.put)
@@ -77,7 +77,7 @@ class Consumer:
                 context={"queue": self._topology.queue},
             )
 
-    def _watch(self, connection: AbstractConnection, channel: AbstractChannel) -> None:
+    async def _watch(self, connection: AbstractConnection, channel: AbstractChannel) -> None:
         """Afterwards whatever ends the deliveries ends the wait for them, a queue that is deleted included."""
 
         def lost(*_: Any) -> None:
@@ -85,9 +85,7 @@ class Consumer:
 
         connection.close_callbacks.add(lost)
         channel.close_callbacks.add(lost)
-        underneath = getattr(channel, "channel", None)
-        if underneath is not None:
-            underneath.on_consumer_cancel_callbacks.add(lost)
+        (await channel.get_underlay_channel()).on_consumer_cancel_callbacks.add(lost)
 
     async def _next(self, deliveries: asyncio.Queue[AbstractIncomingMessage]) -> AbstractIncomingMessage | None:
         """The next delivery, or `None` when none is to be taken any more."""

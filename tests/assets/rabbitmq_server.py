@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -95,7 +96,9 @@ class RabbitMqServer:
         }
         with (self.folder / "output.log").open("ab") as output:
             # Started by us, and not by Erlang, which would leave it running for ever.
-            self._mapper = _start([_program("epmd"), "-address", HOST, "-port", str(self._mapper_port)], output, environment)
+            self._mapper = _start(
+                [_program("epmd"), "-address", HOST, "-port", str(self._mapper_port)], output, environment
+            )
             self._await_port(self._mapper, self._mapper_port)
             self._broker = _start([_server_script()], output, environment)
 
@@ -130,10 +133,8 @@ class RabbitMqServer:
         """An orderly end: clients are told."""
         if self._broker is not None:
             self._broker.terminate()
-            try:
+            with contextlib.suppress(subprocess.TimeoutExpired):
                 self._broker.wait(STOP_SECONDS)
-            except subprocess.TimeoutExpired:
-                pass
         self.kill()
 
     def restart(self) -> None:

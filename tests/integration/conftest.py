@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.assets.prefect_stack import PrefectStack
+    from tests.assets.rabbitmq_server import RabbitMqServer
 
 
 @pytest.fixture(scope="session")
@@ -20,3 +21,12 @@ def prefect_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrefectS
     started = PrefectStack.start(tmp_path_factory.mktemp("prefect"))
     yield started
     started.stop()
+
+
+@pytest.fixture(scope="session")
+def rabbitmq_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitMqServer]:
+    """One broker for the whole session; tests share it by names of their own. A test that kills one uses its own."""
+    from tests.assets.rabbitmq_server import RabbitMqServer  # noqa: PLC0415 - as above
+
+    with RabbitMqServer(tmp_path_factory.mktemp("rabbitmq")) as server:
+        yield server
