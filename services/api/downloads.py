@@ -13,7 +13,7 @@ import anyio
 from starlette.responses import Response
 
 from contracts.errors import NotFoundError, ObjectMissingError, RangeNotSatisfiableError, RuntimeFault
-from services.api.failures import failure_response
+from services.api.failures import Refusal, failure_response
 from services.api.streams import while_connected
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ DOWNLOAD_ANSWERS: Final[dict[int | str, dict[str, Any]]] = {
         "headers": DOWNLOAD_HEADERS,
     },
     304: {"description": "`If-None-Match` names this very object."},
+    416: {"model": Refusal, "description": "`Range` begins behind the last byte; `Content-Range` says where that is."},
 }
 
 

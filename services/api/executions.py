@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
-import orjson
 from anyio import to_thread
 from fastapi import APIRouter, Path, Query, Request, Response
 from fastapi.responses import JSONResponse
 
+from contracts import strict_json
 from contracts.base import PACKAGE_KEY_PATTERN, VERSION_PATTERN, validate
 from contracts.errors import InvalidDocumentError
 from contracts.limits import MAX_COUNT, MAX_LISTED, RUN_ALLOWANCE_SECONDS
@@ -23,6 +23,7 @@ from services.api.access import WRITE
 from services.api.answering import Shared
 from services.api.dependencies import Fresh, Here
 from services.api.downloads import DOWNLOAD_ANSWERS, offer
+from services.api.execution_answers import ACCEPTED, ARTIFACTS, CANCELLING, PAGE, RUN, SHOWN, answered
 from services.api.submitting import (
     accept,
     artifact_documents,
@@ -53,7 +54,12 @@ LOOK_FOR_CLIENT_SECONDS: Final = 1.0
 """How often a synchronous run looks whether anybody still waits for its answer."""
 
 
-@router.post("", status_code=202, dependencies=[WRITE])
+@router.post(
+    "",
+    status_code=202,
+    dependencies=[WRITE],
+    responses={202: answered("Recorded, now or before.", ACCEPTED, located=True)},
+)
 async def submit(request: Request, here: Fresh) -> Response:
     """Record a submission, have it carried out, and answer at once.
 
@@ -65,7 +71,14 @@ async def submit(request: Request, here: Fresh) -> Response:
     return _accepted_answer(execution)
 
 
-@router.post("/run", dependencies=[WRITE])
+@router.post(
+    "/run",
+    dependencies=[WRITE],
+    responses={
+        200: answered("It has ended; `result.status` says how.", RUN),
+        202: answered("It has not ended in time, and goes on.", ACCEPTED, located=True),
+    },
+)
 async def run(request: Request, here: Fresh, shared: Shared) -> Response:
     """Record a submission, have it carried out, and answer when it has ended.
 
@@ -90,7 +103,7 @@ async def run(request: Request, here: Fresh, shared: Shared) -> Response:
     return Response(content, media_type="application/json")
 
 
-@router.get("")
+@router.get("", responses={200: answered("One page.", PAGE)})
 def list_executions(
     here: Here,
     *,
@@ -132,14 +145,21 @@ def list_executions(
     )
 
 
-@router.get("/{execution_id}")
+@router.get("/{execution_id}", responses={200: answered("The execution as it stands.", SHOWN)})
 def show(execution_id: ExecutionId, here: Here) -> JSONResponse:
     """Show an execution: state, stage, error with its next action, result, artifacts, model, timings and attempts."""
     execution = find(here, execution_id)
     return JSONResponse(execution_document(execution, here.ledger.attempts(execution.execution_id)))
 
 
-@router.post("/{execution_id}/cancel", dependencies=[WRITE])
+@router.post(
+    "/{execution_id}/cancel",
+    dependencies=[WRITE],
+    responses={
+        200: answered("It has ended, now or before.", SHOWN),
+        202: answered("Whoever carries it out was told.", CANCELLING),
+    },
+)
 def cancel(execution_id: ExecutionId, here: Here) -> JSONResponse:
     """Ask for an execution's end.
 
@@ -153,7 +173,12 @@ def cancel(execution_id: ExecutionId, here: Here) -> JSONResponse:
     return JSONResponse(execution_document(execution, attempts), status_code=200 if execution.ended else 202)
 
 
-@router.post("/{execution_id}/retry", status_code=202, dependencies=[WRITE])
+@router.post(
+    "/{execution_id}/retry",
+    status_code=202,
+    dependencies=[WRITE],
+    responses={202: answered("The new execution.", {**ACCEPTED, "retry_of": SHOWN["execution_id"]}, located=True)},
+)
 def try_again(execution_id: ExecutionId, request: Request, here: Fresh) -> Response:
     """Run an ended execution's submission again as a new execution, whose `retry_of` names the first.
 
@@ -164,7 +189,7 @@ def try_again(execution_id: ExecutionId, request: Request, here: Fresh) -> Respo
     return _accepted_answer(execution)
 
 
-@router.get("/{execution_id}/artifacts")
+@router.get("/{execution_id}/artifacts", responses={200: answered("All of them.", ARTIFACTS)})
 def list_artifacts(execution_id: ExecutionId, here: Here) -> JSONResponse:
     """List an execution's artifacts, each with the address of its bytes; none before its end."""
     execution = find(here, execution_id)
@@ -214,7 +239,7 @@ def _run_answer(here: Installation, execution_id: str) -> bytes:
     execution = here.ledger.get(execution_id)
     journal = Journal.of(here.settings.executions_root, execution_id)
     told = Transcript.read(journal.path, execution_id)
-    return orjson.dumps(run_document(execution, told.events, told.logs))
+    return strict_json.dump(run_document(execution, told.events, told.logs))
 
 
 def _in_utc(moment: datetime | None, name: str) -> datetime | None:

@@ -14,6 +14,7 @@ from contracts.limits import MAX_LISTED
 from services.api.answering import Shared
 from services.api.dependencies import Here
 from services.api.downloads import DOWNLOAD_ANSWERS, offer
+from services.api.execution_answers import DATASETS, MODEL_SHOWN, MODELS, answered
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,13 +36,13 @@ Limit = Annotated[int, Query(ge=1, le=MAX_LISTED, description="At most so many."
 Cursor = Annotated[str | None, Query(max_length=300, description="`next_cursor` of the page before.")]
 
 
-@router.get("/models")
+@router.get("/models", responses={200: answered("One page.", MODELS)})
 def list_models(here: Here, limit: Limit = 100, cursor: Cursor = None) -> JSONResponse:
     """List every version of every registered model, by name, the newest version first."""
     return _page(here, None, limit, cursor)
 
 
-@router.get("/models/{name}")
+@router.get("/models/{name}", responses={200: answered("One page.", MODELS)})
 def list_versions(name: Name, here: Here, limit: Limit = 100, cursor: Cursor = None) -> JSONResponse:
     """List the versions of a model, the newest first."""
     if not (_NAME.fullmatch(name) and here.models.list(name=name, limit=1)):
@@ -49,7 +50,7 @@ def list_versions(name: Name, here: Here, limit: Limit = 100, cursor: Cursor = N
     return _page(here, name, limit, cursor)
 
 
-@router.get("/models/{name}/versions/{version}")
+@router.get("/models/{name}/versions/{version}", responses={200: answered("The model.", MODEL_SHOWN)})
 def show_model(name: Name, version: Version, here: Here) -> JSONResponse:
     """Show a registered model: inputs, outputs, classes, metrics, what it was made from, and the address of its bytes."""
     return JSONResponse(_document(here, _find(here, name, version)))
@@ -68,7 +69,7 @@ async def fetch_model(name: Name, version: Version, request: Request, here: Here
     return await offer(request, shared.downloads(here.store), shared.downloading, found.object, file_name)
 
 
-@router.get("/datasets")
+@router.get("/datasets", responses={200: answered("All of them.", DATASETS)})
 def list_datasets(here: Here) -> JSONResponse:
     """List the data sets that have a name, each with the snapshot that it points at."""
     return JSONResponse(
