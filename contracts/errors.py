@@ -154,6 +154,14 @@ class RuntimeUnavailableError(RuntimeFault):
     exit_code = 3
 
 
+class GpuUnavailableError(RuntimeFault):
+    """The machine that would train has fewer GPUs than were asked for."""
+
+    code = "gpu_unavailable"
+    http_status = 503
+    exit_code = 3
+
+
 class UsageError(RuntimeFault):
     """A command line or a form that cannot be understood; the message names the option or field."""
 

@@ -139,6 +139,7 @@ class Settings(BaseModel):
         workspace_root: where workspaces are made.
         cpu_pool: the Prefect work pool of CPU training; `None` trains in the flow's own process.
         gpu_pool: likewise for GPU training.
+        gpus: how many GPUs a training may have on this machine; empty is what is found here.
         max_executions: how many executions this machine carries out at once for `mtr serve` and `mtr bridge` where no
             Prefect server is configured; further ones wait their turn.
         base_url: the HTTP API's address as its clients reach it, such as `https://training.example`; empty is the one
@@ -204,6 +205,7 @@ class Settings(BaseModel):
 
     cpu_pool: str | None = Field(default=None, min_length=1)
     gpu_pool: str | None = Field(default=None, min_length=1)
+    gpus: int | None = Field(default=None, ge=0, le=64)
     max_executions: int = Field(default=1, ge=1)
 
     base_url: str = Field(default="", pattern=r"^(|https?://[^\s?#]+)$")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from contracts import admission
 from contracts.errors import AdmissionError
-from runtime.execution.environment import find_python
+from runtime.execution.environment import find_python, require_gpus
 from runtime.handover import Plan
 from tasks.showing import escape, show_markdown
 from tasks.stage import stage
@@ -39,6 +39,7 @@ def admit_execution(
     Raises:
         AdmissionError: with every disagreement in `context["violations"]`.
         RuntimeUnavailableError: the package's Python is missing where training runs in this process.
+        GpuUnavailableError: likewise the GPUs.
         StorageUnavailableError: the store does not answer.
     """
     try:
@@ -48,6 +49,7 @@ def admit_execution(
         raise
     if pool_of(submission, run) is None:
         find_python(submission.runtime.id, run.installation.settings)
+        require_gpus(submission.resources.gpu_count, run.installation.settings)
     plan = Plan(label=label, submission=submission, manifest=manifest, dataset=dataset)
     stored = plan.publish(run.installation.store)
     show_markdown(

@@ -13,7 +13,7 @@ from contracts.execution import ExecutionRequest
 from contracts.execution import Workspace as PortableWorkspace
 from contracts.strict_json import dump_canonical
 from runtime.archive.extraction import extract
-from runtime.execution.environment import find_python
+from runtime.execution.environment import find_python, require_gpus
 from runtime.execution.launch import Launch
 from runtime.execution.view import hidden_places
 from runtime.execution.workspace import DATASET_MANIFEST_NAME, MODEL_INPUT_FOLDER, Workspace
@@ -62,11 +62,13 @@ def materialize_inputs(run: Run, plan: Plan, attempt: int, held: contextlib.Exit
         DigestMismatchError: an object is not what was pinned.
         ObjectMissingError: an object is gone.
         RuntimeUnavailableError: this machine has no Python for the package.
+        GpuUnavailableError: it has fewer GPUs than the submission asks for.
         StorageUnavailableError: the store does not answer.
     """
     settings = run.installation.settings
     submission = plan.submission
     python = find_python(submission.runtime.id, settings)
+    require_gpus(submission.resources.gpu_count, settings)
     with contextlib.ExitStack() as entered:
         workspace = Workspace.create(settings.workspace_root, plan.execution_id, attempt)
         read_only: dict[str, Path] = {}

@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from contracts.errors import RuntimeUnavailableError
+from contracts.errors import GpuUnavailableError, RuntimeUnavailableError
 from contracts.limits import STARTUP_SECONDS
 from runtime.execution.survivors import TOKEN_NAME, token_of
 
@@ -172,6 +172,43 @@ def child_environment(
         "ORT_DISABLE_TELEMETRY": "1",  # else onnxruntime tells its vendor that it runs, wherever there is a network
         TOKEN_NAME: token_of(workspace.execution_id, workspace.attempt),
     }
+
+
+def require_gpus(wanted: int, settings: Settings) -> None:
+    """This machine has `wanted` GPUs for a training; without them a package would quietly train on the CPU.
+
+    Raises:
+        GpuUnavailableError: it has fewer.
+    """
+    if wanted == 0:
+        return
+    found = settings.gpus if settings.gpus is not None else gpus_of(os.environ, Path("/dev"))
+    if found is not None and found < wanted:
+        raise GpuUnavailableError(
+            f"{wanted} GPU wanted, and this machine has {found or 'none'}",
+            hint="Ask for --device cpu, or set gpu_pool to the Prefect work pool of machines that have GPUs. "
+            "Where GPUs are here and not found, set gpus to their number.",
+            context={"wanted": wanted, "found": found},
+        )
+
+
+def gpus_of(environ: Mapping[str, str], devices: Path) -> int | None:
+    """How many GPUs this process may use; None where there are some that cannot be counted.
+
+    Args:
+        environ: `CUDA_VISIBLE_DEVICES` bounds them where it is set.
+        devices: the folder of device files, `/dev`.
+    """
+    names = {device.name for device in devices.iterdir()}
+    found: int | None = sum(name.startswith("nvidia") and name[6:].isdecimal() for name in names)
+    if not found and {"kfd", "dxg"} & names:  # AMD's, and those of Windows below a Linux
+        found = None
+    given = environ.get("CUDA_VISIBLE_DEVICES")
+    if given is None or found == 0:
+        return found
+    visible = [part.strip() for part in given.split(",")]
+    # CUDA reads the list up to the first name that is none; parts of one GPU (MIG) are named there and have no device of their own
+    return next((at for at, part in enumerate(visible) if part in {"", "-1", "NoDevFiles"}), len(visible))
 
 
 def _visible_gpus(resources: Resources, environ: Mapping[str, str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,6 +10,7 @@ import typer
 
 from contracts.admission import admit_policy
 from contracts.errors import UsageError
+from runtime.execution.environment import require_gpus
 from runtime.installation import Installation
 from runtime.registry.models import check_model_name
 from runtime.requests import (
@@ -83,6 +85,8 @@ def run(
             )
         wanted = WantedResources(device=device, gpus=gpus, cpus=cpus, memory=memory, timeout=timeout)
         resources = fill_resources(wanted)
+        if here.settings.gpu_pool is None and not os.environ.get("PREFECT_API_URL"):  # it will train right here
+            require_gpus(resources["gpu_count"], here.settings)
         parameters = read_parameters(param or (), params)
         names = read_names(class_names)
         if model_name is not None:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from contracts.base import validate
+from contracts.submission import TrainingCodeSubmission
 from tests.assets.executions import (
     ASSETS,
     Site,
@@ -17,6 +19,7 @@ from tests.assets.executions import (
     wait_until_none_has,
     write_images,
 )
+from tests.assets.produced_codes import note_codes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,6 +45,23 @@ def test_a_killed_run_leaves_no_server_either(site: Site, tmp_path: Path) -> Non
     killed = site.submit(submission, **doom(tmp_path / "doom", at="metric 1", kill="self"))
     assert killed.returncode == -9
     wait_until_none_has(str(site.settings.prefect_home))
+
+
+def test_a_training_on_gpus_that_this_machine_has_not_is_refused_at_admission(tmp_path: Path) -> None:
+    site = Site(settings_at(tmp_path / "home", MTR_GPUS="0"))
+    document = site.submission(data=write_images(tmp_path / "images")).to_document()
+    document["resources"] |= {"device": "cuda", "gpu_count": 1}
+    submission = validate(TrainingCodeSubmission, document)
+
+    site.submit(submission)
+
+    execution = site.execution(submission.execution_id)
+    note_codes(execution.error["code"])
+    assert (execution.state, execution.result["error"]["stage"], execution.error["code"]) == (
+        "failed",
+        "admit_execution",
+        "gpu_unavailable",
+    )
 
 
 def test_two_executions_run_at_once(site: Site, tmp_path: Path) -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from contracts.base import validate
-from contracts.errors import RuntimeUnavailableError
+from contracts.errors import GpuUnavailableError, RuntimeUnavailableError
 from contracts.submission import Resources
-from runtime.execution.environment import Python, child_environment, find_python
+from runtime.execution.environment import Python, child_environment, find_python, gpus_of, require_gpus
 from runtime.execution.workspace import Workspace
 from runtime.settings import Settings
 
@@ -131,3 +131,40 @@ def test_a_proxy_with_a_password_is_not_told(tmp_path) -> None:
 
 def test_no_library_of_a_package_reports_to_its_vendor(tmp_path) -> None:
     assert environment(tmp_path, network=True)["ORT_DISABLE_TELEMETRY"] == "1"
+
+
+@pytest.mark.parametrize(
+    ("devices", "visible", "found"),
+    [
+        (["null", "nvidiactl", "nvidia-uvm"], None, 0),
+        (["nvidia0", "nvidia1", "nvidiactl"], None, 2),
+        (["nvidia0", "nvidia1"], "1", 1),
+        (["nvidia0"], "", 0),
+        (["nvidia0"], "-1", 0),
+        (["nvidia0", "nvidia1"], "0,-1,1", 1),
+        (["nvidia0"], "MIG-a, MIG-b", 2),
+        (["null"], "0,1", 0),
+        (["kfd"], None, None),
+        (["dxg"], "0", 1),
+    ],
+)
+def test_gpus_are_counted_by_their_devices_and_what_we_were_given(tmp_path, devices, visible, found) -> None:
+    for name in devices:
+        (tmp_path / name).touch()
+
+    assert gpus_of({} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}, tmp_path) == found
+
+
+def test_more_gpus_than_there_are_are_refused_with_what_to_do(tmp_path) -> None:
+    with pytest.raises(GpuUnavailableError, match="2 GPU wanted, and this machine has 1") as refused:
+        require_gpus(2, Settings(home=tmp_path, gpus=1))
+
+    assert "gpu_pool" in refused.value.hint
+
+
+def test_a_training_without_gpus_needs_none(tmp_path) -> None:
+    require_gpus(0, Settings(home=tmp_path, gpus=0))
+
+
+def test_as_many_gpus_as_the_operator_says_there_are_may_be_had(tmp_path) -> None:
+    require_gpus(2, Settings(home=tmp_path, gpus=2))

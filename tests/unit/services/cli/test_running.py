@@ -142,6 +142,18 @@ def test_what_is_refused_runs_nothing(here, counter, ends, options: tuple[str, .
     assert here.ledger.list() == ()
 
 
+def test_gpus_that_this_machine_has_not_are_refused_before_anything_is_recorded(
+    here, counter, ends, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = ends()
+    monkeypatch.setenv("MTR_GPUS", "0")
+
+    code, document, _ = mtr("run", counter, "--data", "pets", "--gpus", "1")
+
+    assert (code, document["error"]["code"]) == (3, "gpu_unavailable")
+    assert asked == []
+
+
 def test_policy_is_asked_before_data_is_uploaded(here, counter, tmp_path, ends, monkeypatch) -> None:
     ends()
     monkeypatch.setenv("MTR_EXECUTION_ENABLED", "false")
