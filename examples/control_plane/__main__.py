@@ -53,7 +53,8 @@ def import_package(options: argparse.Namespace) -> None:
     api = _api()
     found = api.inspect_package(options.archive, of_model=options.model)
     print(f"{found['kind']}, {found['archive']['file_count']} files, {found['archive']['sha256']}", file=sys.stderr)
-    answer(_said(api.register_package(options.archive, of_model=options.model)))
+    register = api.upload_package if options.upload else api.register_package
+    answer(_said(register(options.archive, of_model=options.model)))
 
 
 def submit(options: argparse.Namespace) -> None:
@@ -73,13 +74,13 @@ def submit(options: argparse.Namespace) -> None:
             model_input=model_input,
         )
     answer(document)  # first: whoever dies after sending must know what was sent
+    if os.environ.get("RABBITMQ_HOST"):
+        Broker.from_environment(os.environ).subscribe()  # else the first messages would find nobody
     if options.by == "http":
         said = _api().submit(document)
         print(f"accepted: execution {said['execution_id']} is {said['state']}", file=sys.stderr)
     elif options.by == "queue":
-        broker = Broker.from_environment(os.environ)
-        broker.subscribe()  # else the first messages would find nobody
-        broker.submit(document)
+        Broker.from_environment(os.environ).submit(document)
         print(f"execution {document['execution_id']} is in the queue", file=sys.stderr)
     else:
         run = prefect_runs.submit(os.environ["PREFECT_API_URL"], document)
@@ -156,6 +157,7 @@ def _parser() -> argparse.ArgumentParser:
     one = command("import", import_package)
     one.add_argument("archive", type=Path, help="a ZIP")
     one.add_argument("--model", action="store_true", help="it is a model package")
+    one.add_argument("--upload", action="store_true", help="send it straight to the store, however large it is")
 
     one = command("submit", submit)
     one.add_argument("--package", type=Path, metavar="FILE", help="what `import` answered")

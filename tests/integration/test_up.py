@@ -1,4 +1,4 @@
-"""`mtr up`: a server, its UI and a worker, used by the other commands, and gone after a Ctrl-C."""
+"""`mtr up`: a server, its UI, a worker and the HTTP API, used by the other commands, and gone after a Ctrl-C."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Up:
 
     def __init__(self, mtr: Mtr) -> None:
         self.mtr = mtr
-        self.process = mtr.start("up", "--port", "0", "--json")
+        self.process = mtr.start("up", "--port", "0", "--api-port", "0", "--json")
         self.links = json.loads(self._document())
         self.tree = psutil.Process(self.process.pid).children(recursive=True)
 
@@ -59,10 +59,30 @@ def up(mtr) -> Iterator[Up]:
 
 
 def test_the_links_answer(up) -> None:
-    assert up.links.keys() == {"ui", "form", "api"}
+    assert up.links.keys() == {"ui", "form", "api", "runtime_api"}
     asked = urllib.request.Request(up.links["ui"], headers={"Accept": "text/html"})
     with urllib.request.urlopen(asked, timeout=30) as page:
         assert b"<html" in page.read(4096).lower()
+
+
+def test_the_http_api_executes_as_one_s_own_machine_does(up) -> None:
+    with urllib.request.urlopen(f"{up.links['runtime_api']}/health", timeout=30) as answer:
+        said = json.load(answer)
+
+    assert (said["mode"], said["execution_enabled"]) == ("in_service_execution", True)
+
+
+def test_doctor_finds_the_http_api_where_base_url_says(mtr, up) -> None:
+    found = mtr("doctor", PREFECT_API_URL=up.links["api"], MTR_BASE_URL=up.links["runtime_api"])
+
+    assert {check["name"]: check["status"] for check in found.document["checks"]}["http api"] == "ok"
+
+
+def test_a_port_of_the_api_that_is_taken_is_said_before_anything_starts(mtr, up) -> None:
+    taken = up.links["runtime_api"].rpartition(":")[2]
+    refused = mtr("up", "--port", "0", "--api-port", taken)
+
+    assert (refused.code, refused.document["error"]["code"]) == (4, "conflict")
 
 
 def test_what_up_applied_needs_nothing_more(mtr, up) -> None:
@@ -105,6 +125,6 @@ def test_a_detached_run_is_carried_out_by_the_worker(mtr, up, tmp_path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ending_it_leaves_nothing(mtr, up, tmp_path, number: int) -> None:
     own = up if number == signal.SIGINT else Up(Mtr(tmp_path / "home"))
-    assert len(own.tree) >= 2
+    assert len(own.tree) >= 3
     assert own.end(number) == 0
     assert not [process for process in own.tree if process.is_running() and process.status() != psutil.STATUS_ZOMBIE]

@@ -27,7 +27,7 @@ def test_every_command_is_one_that_the_program_understands(line):
     arguments = shlex.split(line, comments=True)[1:]
 
     context = command.make_context("mtr", arguments)
-    while hasattr(command, "resolve_command"):
+    while arguments and hasattr(command, "resolve_command"):  # `mtr bridge` is a command and a group
         name, command, arguments = command.resolve_command(context, arguments)
         context = command.make_context(name, list(arguments), parent=context)
 
