@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.service, pytest.mark.timeout(600)]
 schemathesis.serializer.alias("application/zip", "application/octet-stream")
 
 TOKEN = "conformance"
-EXAMPLES_EACH = 12
+EXAMPLES_EACH = 5
 """Of some thirty operations: half a minute on an idle machine."""
 
 
