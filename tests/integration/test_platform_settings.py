@@ -14,6 +14,7 @@ from runtime.installation import Installation
 from runtime.settings import Settings
 from services import orchestrator
 from services.orchestrator import Stack
+from tests.assets.api_server import ApiServer
 from tests.assets.executions import ASSETS, Site, settings_at, write_images
 from tests.assets.nacos_server import NacosServer
 from tests.assets.produced_codes import note_codes
@@ -143,6 +144,61 @@ def _ended(here: Installation, execution_id: str):
         assert time.monotonic() < deadline, execution
         time.sleep(0.2)
     return execution
+
+
+def test_the_http_api_follows_the_document_while_it_serves(nacos: NacosServer, tmp_path: Path) -> None:
+    nacos.publish("model-training-runtime: {enabled: true, token: first, execution: {enabled: false}}\n")
+    with ApiServer(tmp_path / "home", USE_NACOS="true", NACOS_SERVER_ADDR=nacos.address) as api:
+        before = _as_served(api)
+        nacos.publish("model-training-runtime: {enabled: true, token: second, execution: {enabled: true}}\n")
+        _wait_until_on(api)
+        after = _as_served(api)
+        nacos.stop()
+        _wait_until_logged(api, "the last good settings stay")
+        away = _as_served(api)
+
+    assert before == (False, 422, 401)
+    assert after == away == (True, 401, 422)
+
+
+def test_the_http_api_that_starts_without_nacos_is_up_and_runs_nothing(nacos: NacosServer, tmp_path: Path) -> None:
+    nacos.stop()
+    with ApiServer(tmp_path / "home", USE_NACOS="true", NACOS_SERVER_ADDR=nacos.address) as api:
+        away = _as_served(api)
+        nacos.publish("model-training-runtime: {enabled: true, token: second, execution: {enabled: true}}\n")
+        nacos.start()
+        _wait_until_on(api)
+        back = _as_served(api)
+
+    assert away == (False, 401, 401)
+    assert back == (True, 401, 422)
+
+
+def _as_served(api: ApiServer) -> tuple[bool, int, int]:
+    """Whether execution is on, and what a write gets that bears the first token, and the second."""
+    first, second = (
+        api.ask("POST", "/v1/registrations/dataset-snapshots", b"{}", {"Authorization": f"Bearer {token}"}).status
+        for token in ("first", "second")
+    )
+    return _is_on(api), first, second
+
+
+def _is_on(api: ApiServer) -> bool:
+    return api.ask("GET", "/health").document["execution_enabled"]
+
+
+def _wait_until_on(api: ApiServer) -> None:
+    deadline = time.monotonic() + 60
+    while not _is_on(api):
+        assert time.monotonic() < deadline, api.log
+        time.sleep(0.05)
+
+
+def _wait_until_logged(api: ApiServer, text: str) -> None:
+    deadline = time.monotonic() + 60
+    while text not in api.log:
+        assert time.monotonic() < deadline, api.log
+        time.sleep(0.05)
 
 
 def test_what_serves_without_nacos_does_not_ask_it(site: Site, nacos: NacosServer) -> None:
