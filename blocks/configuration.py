@@ -16,11 +16,13 @@ import logging
 import os
 from typing import TYPE_CHECKING, Any
 
+import httpx
 from prefect.exceptions import MissingContextError
 from prefect.logging import get_run_logger
 
 from blocks.execution_policy import ExecutionPolicy
 from blocks.object_store import ObjectStore
+from contracts.errors import OrchestratorUnavailableError
 from runtime.installation import Installation
 from runtime.platform_settings import FileSettings, NacosSettings, Reading, uses_nacos
 from runtime.settings import Settings, change_settings, load_settings
@@ -37,20 +39,45 @@ BLOCK_NAME = "mtr"
 
 
 class BlockSettings:
-    """The blocks of the Prefect server, over what this machine says."""
+    """The blocks of the Prefect server, over what this machine says.
+
+    Args:
+        machine: what this machine says.
+        long_lived: a program that serves goes on while the server is away, by what it read last; before the first reading
+            with execution off. A flow fails instead, and is tried again.
+    """
 
     name = f"the Prefect blocks named {BLOCK_NAME!r}"
 
-    def __init__(self, machine: Settings) -> None:
+    def __init__(self, machine: Settings, *, long_lived: bool = False) -> None:
         self.machine = machine
+        self._long_lived = long_lived
+        self._last: Settings | None = None
 
     def read(self) -> Reading:
         """See `PlatformSettings.read`.
 
         Raises:
             InvalidSettingsError: a block's field is wrong; the message names it.
+            OrchestratorUnavailableError: a flow's server does not answer.
         """
-        return Reading(configured(self.machine))
+        try:
+            self._last = configured(self.machine)
+        except (httpx.HTTPError, RuntimeError, OSError) as error:  # a server that is not there is a RuntimeError, too
+            fault = OrchestratorUnavailableError(
+                f"{self.name} cannot be read: {type(error).__name__}: {error}"[:500],
+                hint="Start the Prefect server, or correct PREFECT_API_URL.",
+            )
+            if not self._long_lived:
+                raise fault from error
+            return self._without(fault)
+        return Reading(self._last)
+
+    def _without(self, fault: OrchestratorUnavailableError) -> Reading:
+        if self._last is not None:
+            return Reading(self._last, warnings=(f"{fault.message}; what was read last stays",), fault=fault)
+        off = change_settings(self.machine, {"execution_enabled": False}, place=self.name)
+        return Reading(off, warnings=(f"{fault.message}; execution stays off",), fault=fault)
 
 
 def served_settings(machine: Settings, *, long_lived: bool = False) -> PlatformSettings:
@@ -58,12 +85,14 @@ def served_settings(machine: Settings, *, long_lived: bool = False) -> PlatformS
 
     Args:
         machine: as `load_settings(served=True)` answers.
-        long_lived: as for `NacosSettings`.
+        long_lived: a program that serves, not one execution's process: as for `NacosSettings` and `BlockSettings`.
     """
     if uses_nacos(machine, served=True):
         return NacosSettings(machine, long_lived=long_lived)
-    if os.environ.get("PREFECT_API_URL"):  # every run of a worker has it; without it Prefect would start a server to ask
-        return BlockSettings(machine)
+    if os.environ.get(
+        "PREFECT_API_URL"
+    ):  # every run of a worker has it; without it Prefect would start a server to ask
+        return BlockSettings(machine, long_lived=long_lived)
     return FileSettings()
 
 

@@ -7,7 +7,8 @@ import pytest
 from blocks import configuration
 from blocks.execution_policy import ExecutionPolicy
 from blocks.object_store import ObjectStore
-from contracts.errors import InvalidSettingsError
+from contracts.errors import InvalidSettingsError, OrchestratorUnavailableError
+from runtime.platform_settings import FileSettings, NacosSettings
 from runtime.settings import Settings
 
 
@@ -56,6 +57,57 @@ def test_a_wrong_field_is_named(settings: Settings, monkeypatch: pytest.MonkeyPa
     with_blocks(monkeypatch, ObjectStore(store="ftp://x"))
     with pytest.raises(InvalidSettingsError, match="store in the Prefect blocks named 'mtr': "):
         configuration.configured(settings)
+
+
+@pytest.fixture
+def away(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """A Prefect server that is away while the list says so; it allows execution."""
+    is_away = [True]
+
+    def load(_name: str) -> ExecutionPolicy:
+        if is_away[0]:
+            raise RuntimeError("Failed to reach API at http://127.0.0.1:9/api")
+        return ExecutionPolicy(execution_enabled=True)
+
+    with_blocks(monkeypatch)
+    monkeypatch.setattr(ExecutionPolicy, "load", load)
+    return is_away
+
+
+def test_a_flow_fails_where_its_server_does_not_answer(settings: Settings, away: list[bool]) -> None:
+    with pytest.raises(
+        OrchestratorUnavailableError, match="the Prefect blocks named 'mtr' cannot be read: RuntimeError"
+    ):
+        configuration.BlockSettings(settings).read()
+
+
+def test_a_program_that_serves_is_off_until_the_server_answers_and_goes_on_afterwards(
+    settings: Settings, away: list[bool]
+) -> None:
+    source = configuration.BlockSettings(settings.model_copy(update={"execution_enabled": True}), long_lived=True)
+    seen = []
+    for away[0] in (True, False, True):
+        reading = source.read()
+        seen.append((reading.settings.execution_enabled, reading.fault is not None, len(reading.warnings)))
+
+    assert seen == [(False, True, 1), (True, False, 0), (True, True, 1)]
+
+
+@pytest.mark.parametrize(
+    ("use_nacos", "server", "kind"),
+    [
+        (None, "http://127.0.0.1:9/api", NacosSettings),
+        (True, "", NacosSettings),
+        (False, "http://127.0.0.1:9/api", configuration.BlockSettings),
+        (False, "", FileSettings),
+    ],
+)
+def test_a_site_has_one_source(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, use_nacos: object, server: str, kind: type
+) -> None:
+    monkeypatch.setenv("PREFECT_API_URL", server)
+
+    assert type(configuration.served_settings(settings.model_copy(update={"use_nacos": use_nacos}))) is kind
 
 
 @pytest.mark.parametrize("kind", [ExecutionPolicy, ObjectStore])
