@@ -8,6 +8,7 @@ import threading
 import time
 from collections import defaultdict
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 import aio_pika
@@ -38,7 +39,7 @@ class Told:
     persistent: bool
     timestamp: datetime
 
-    @property
+    @cached_property
     def body(self) -> dict[str, Any]:
         return json.loads(self.content)
 
