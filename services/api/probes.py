@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from contracts.errors import (
     OrchestratorUnavailableError,
     RuntimeFault,
+    StorageRefusedError,
     StorageUnavailableError,
 )
 from contracts.limits import PROBE_MEMORY_SECONDS, PROBE_SECONDS
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_PROBED_PREFIX: Final = "training-code-runtime/.ready/"
+_PROBED_KEY: Final = "training-code-runtime/.ready"
+"""Need not be there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,14 +142,24 @@ def probes_of(source: Source) -> Probes:
 
 
 def _ask_store(here: Installation) -> str:
-    """One listing, which tells a missing bucket, a refused key and a dead server; `mtr doctor` tries writing, too."""
+    """A look at each bucket, which tells a missing one, a refused key and a dead server; `mtr doctor` tries writing, too.
+
+    No listing: the store's library holds the interpreter while it waits for one, and with it every other request.
+    """
     root = here.settings.store_root
-    if not here.settings.uses_s3 and root.exists() and not root.is_dir():
-        raise StorageUnavailableError(
-            f"{root} is no folder", hint="Remove what lies there, or set MTR_HOME.", context={"path": str(root)}
+    if not here.settings.uses_s3:
+        if root.exists() and not root.is_dir():
+            raise StorageUnavailableError(
+                f"{root} is no folder", hint="Remove what lies there, or set MTR_HOME.", context={"path": str(root)}
+            )
+        return "local folders"
+    here.store.exists("default", _PROBED_KEY)
+    missing = here.store.missing_buckets()
+    if missing:
+        raise StorageRefusedError(
+            f"these buckets do not exist: {', '.join(missing)}", hint="Run `mtr apply`, which makes them."
         )
-    next(here.store.list("default", _PROBED_PREFIX), None)
-    return "S3" if here.settings.uses_s3 else "local folders"
+    return "S3"
 
 
 def _ask_ledger(here: Installation) -> str:
