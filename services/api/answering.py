@@ -9,6 +9,7 @@ from fastapi import Depends, Request
 
 from contracts.limits import DOWNLOADS_READ_AT_ONCE, JOURNALS_READ_AT_ONCE
 from runtime.store.downloads import Downloads
+from services.api.dependencies import Here
 from services.api.streams import Threads
 from services.api.watching import Watch
 
@@ -53,5 +54,12 @@ async def _answering(request: Request) -> Answering:
     made: Answering = state.answering
     return made
 
+
+async def _address(request: Request, here: Here) -> str:
+    return here.settings.base_url.rstrip("/") or str(request.base_url).rstrip("/")
+
+
+Address = Annotated[str, Depends(_address)]
+"""The API's own address as its clients reach it, without a slash at its end."""
 
 Shared = Annotated[Answering, Depends(_answering)]

@@ -79,7 +79,7 @@ MODEL_SHOWN: Final[dict[str, Any]] = {
     "metrics": {"accuracy": 0.97},
     "lineage": {"package_key": "digits", "package_version": "0.1.0", "parameters": {"epochs": 3}},
     "created_at": "2026-12-01T09:02:11.000000+00:00",
-    "url": "/v1/models/digits/versions/1/content",
+    "url": "https://training.example/v1/models/digits/versions/1/content",
 }
 SHOWN: Final[dict[str, Any]] = {
     **ACCEPTED,
@@ -113,7 +113,7 @@ CANCELLING: Final[dict[str, Any]] = {
 PAGE: Final[dict[str, Any]] = {"executions": [SUMMARY], "next_cursor": None}
 ARTIFACTS: Final[dict[str, Any]] = {
     "execution_id": _ID,
-    "artifacts": [{**_STORED, "url": f"/v1/executions/{_ID}/artifacts/{_SHA256}"}],
+    "artifacts": [{**_STORED, "url": f"https://training.example/v1/executions/{_ID}/artifacts/{_SHA256}"}],
 }
 RUN: Final[dict[str, Any]] = {
     "execution_id": _ID,

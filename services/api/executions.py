@@ -20,7 +20,7 @@ from contracts.submission import TrainingCodeSubmission
 from runtime.execution.journal import Journal
 from services import orchestrator
 from services.api.access import WRITE
-from services.api.answering import Shared
+from services.api.answering import Address, Shared
 from services.api.dependencies import Fresh, Here
 from services.api.downloads import DOWNLOAD_ANSWERS, offer
 from services.api.execution_answers import ACCEPTED, ARTIFACTS, CANCELLING, PAGE, RUN, SHOWN, answered
@@ -190,13 +190,13 @@ def try_again(execution_id: ExecutionId, request: Request, here: Fresh) -> Respo
 
 
 @router.get("/{execution_id}/artifacts", responses={200: answered("All of them.", ARTIFACTS)})
-def list_artifacts(execution_id: ExecutionId, here: Here) -> JSONResponse:
+def list_artifacts(execution_id: ExecutionId, here: Here, address: Address) -> JSONResponse:
     """List an execution's artifacts, each with the address of its bytes; none before its end."""
     execution = find(here, execution_id)
     return JSONResponse(
         {
             "execution_id": execution.execution_id,
-            "artifacts": artifact_documents(execution, here.settings.base_url),
+            "artifacts": artifact_documents(execution, address),
         }
     )
 

@@ -11,7 +11,7 @@ from fastapi.responses import JSONResponse
 
 from contracts.errors import InvalidDocumentError, NotFoundError
 from contracts.limits import MAX_LISTED
-from services.api.answering import Shared
+from services.api.answering import Address, Shared
 from services.api.dependencies import Here
 from services.api.downloads import DOWNLOAD_ANSWERS, offer
 from services.api.execution_answers import DATASETS, MODEL_SHOWN, MODELS, answered
@@ -37,23 +37,23 @@ Cursor = Annotated[str | None, Query(max_length=300, description="`next_cursor` 
 
 
 @router.get("/models", responses={200: answered("One page.", MODELS)})
-def list_models(here: Here, limit: Limit = 100, cursor: Cursor = None) -> JSONResponse:
+def list_models(here: Here, address: Address, limit: Limit = 100, cursor: Cursor = None) -> JSONResponse:
     """List every version of every registered model, by name, the newest version first."""
-    return _page(here, None, limit, cursor)
+    return _page(here, address, None, limit, cursor)
 
 
 @router.get("/models/{name}", responses={200: answered("One page.", MODELS)})
-def list_versions(name: Name, here: Here, limit: Limit = 100, cursor: Cursor = None) -> JSONResponse:
+def list_versions(name: Name, here: Here, address: Address, limit: Limit = 100, cursor: Cursor = None) -> JSONResponse:
     """List the versions of a model, the newest first."""
     if not (_NAME.fullmatch(name) and here.models.list(name=name, limit=1)):
         raise _no_model(here, name)
-    return _page(here, name, limit, cursor)
+    return _page(here, address, name, limit, cursor)
 
 
 @router.get("/models/{name}/versions/{version}", responses={200: answered("The model.", MODEL_SHOWN)})
-def show_model(name: Name, version: Version, here: Here) -> JSONResponse:
+def show_model(name: Name, version: Version, here: Here, address: Address) -> JSONResponse:
     """Show a registered model: inputs, outputs, classes, metrics, what it was made from, and the address of its bytes."""
-    return JSONResponse(_document(here, _find(here, name, version)))
+    return JSONResponse(_document(_find(here, name, version), address))
 
 
 @router.head("/models/{name}/versions/{version}/content", include_in_schema=False)
@@ -87,7 +87,7 @@ def list_datasets(here: Here) -> JSONResponse:
     )
 
 
-def _page(here: Installation, name: str | None, limit: int, cursor: str | None) -> JSONResponse:
+def _page(here: Installation, address: str, name: str | None, limit: int, cursor: str | None) -> JSONResponse:
     after = None
     if cursor is not None:
         read = _CURSOR.fullmatch(cursor)
@@ -99,13 +99,13 @@ def _page(here: Installation, name: str | None, limit: int, cursor: str | None) 
     shown = found[:limit]
     return JSONResponse(
         {
-            "models": [_document(here, one) for one in shown],
+            "models": [_document(one, address) for one in shown],
             "next_cursor": f"{shown[-1].name}@{shown[-1].version}" if len(found) > limit else None,
         }
     )
 
 
-def _document(here: Installation, model: RegisteredModel) -> dict[str, Any]:
+def _document(model: RegisteredModel, address: str) -> dict[str, Any]:
     return {
         **model.to_document(),
         "execution_id": model.execution_id,
@@ -113,7 +113,7 @@ def _document(here: Installation, model: RegisteredModel) -> dict[str, Any]:
         "metrics": model.metrics,
         "lineage": model.lineage,
         "created_at": model.created_at.isoformat(),
-        "url": f"{here.settings.base_url.rstrip('/')}/v1/models/{model.name}/versions/{model.version}/content",
+        "url": f"{address}/v1/models/{model.name}/versions/{model.version}/content",
     }
 
 

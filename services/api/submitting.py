@@ -151,9 +151,9 @@ def execution_document(execution: Execution, attempts: Iterable[Attempt] = ()) -
     }
 
 
-def artifact_documents(execution: Execution, base_url: str) -> list[dict[str, Any]]:
+def artifact_documents(execution: Execution, address: str) -> list[dict[str, Any]]:
     """Every artifact with the address of its bytes."""
-    prefix = f"{base_url.rstrip('/')}/v1/executions/{execution.execution_id}/artifacts/"
+    prefix = f"{address}/v1/executions/{execution.execution_id}/artifacts/"
     return [{**entry, "url": f"{prefix}{entry['object']['sha256']}"} for entry in execution.artifacts]
 
 
