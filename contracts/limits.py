@@ -38,6 +38,8 @@ MAX_JSON_BODY_BYTES: Final = 16 * MIB
 """A document that is no data set: a submission or manifest with 10 000 class names is under 2 MiB."""
 MAX_VALIDATED_BODY_BYTES: Final = 256 * MIB
 """A data set that is only checked: half a million items. Registering it checks it too, at any size, and streams."""
+CHECKED_HERE_BYTES: Final = 1 * MIB
+"""A longer body is checked by a process of its own: a parser lets nobody else in, and takes 10 to 50 ms for this."""
 REQUEST_ALLOWANCE_SECONDS: Final = 60.0
 REQUEST_SLOWEST_BYTES_PER_SECOND: Final = 16 * KIB
 """A body must come at this rate, after a minute's allowance: a client that trickles must not hold us for ever."""

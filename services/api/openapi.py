@@ -135,7 +135,7 @@ def _possible(operation: Mapping[str, Any], path: str, method: str) -> Iterator[
         yield 422
     if takes_body and "application/zip" in operation["requestBody"].get("content", {}):
         yield 415
-    if path not in _WITHOUT_INSTALLATION and not path.startswith(("/v1/contracts/", "/v1/admission/")):
+    if path not in _WITHOUT_INSTALLATION:
         yield 503
     if "{" in path:
         yield 404

@@ -8,6 +8,7 @@ import socket
 import time
 from typing import TYPE_CHECKING, Any
 
+import psutil
 import pytest
 
 from contracts.base import ANNOUNCED, CONTRACTS, validate
@@ -152,6 +153,50 @@ def test_a_contract_that_is_none_is_not_found(api: ApiServer) -> None:
         "not_found",
         "there is no POST /v1/contracts/nothing/validate",
     )
+
+
+@pytest.fixture(scope="module")
+def large() -> dict[str, Any]:
+    """A source manifest of some 6 MB, which no interpreter parses within a few milliseconds."""
+    one = WHOLE["dataset_source_manifest"]
+    document: dict[str, Any] = json.loads(json.dumps(one() if callable(one) else one))
+    item = document["items"][0]
+    document["items"] = [{**item, "item_id": f"{number:08}"} for number in range(20_000)]
+    return document
+
+
+def test_a_large_document_is_answered_as_a_small_one_and_nothing_is_kept(api: ApiServer, large: dict[str, Any]) -> None:
+    status, answer = posted(api, "/v1/contracts/dataset-source-manifest/validate", large)
+    assert (status, answer["contract"]) == (200, "training-dataset-source-manifest/v1")
+    assert answer["normalized"] == validate("dataset_source_manifest", json.dumps(large).encode()).to_document()
+    assert spooled(api) == []
+
+
+def test_a_large_document_is_refused_as_a_small_one(api: ApiServer, large: dict[str, Any]) -> None:
+    document = {**large, "surplus": 1}
+    status, answer = posted(api, "/v1/contracts/dataset-source-manifest/validate", document)
+    assert (status, answer["code"]) == (422, "invalid_document")
+    assert [one["path"] for one in answer["context"]["violations"]] == ["surplus"]
+    assert spooled(api) == []
+
+
+def test_a_client_that_leaves_before_a_large_document_is_checked_leaves_nothing(
+    api: ApiServer, large: dict[str, Any]
+) -> None:
+    body = json.dumps(large).encode()
+    with api.begin("/v1/contracts/dataset-source-manifest/validate", len(body), JSON) as connection:
+        connection.sendall(body)
+    assert api.ask("GET", "/health").status == 200
+    until = time.monotonic() + 60
+    while (spooled(api) or checks_of(api)) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert (spooled(api), checks_of(api)) == ([], [])
+    assert "failed" not in api.log
+
+
+def checks_of(api: ApiServer) -> list[int]:
+    """The processes that check documents for this API."""
+    return [child.pid for child in psutil.Process(api.pid).children() if "services.api.checks" in child.cmdline()]
 
 
 # --- admission -------------------------------------------------------------------------------------------------------
