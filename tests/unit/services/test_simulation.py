@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,9 +13,10 @@ from contracts.messages import COMPLETED, FAILED, QUEUED, RUNNING
 from runtime.execution.journal import Journal
 from runtime.installation import Installation
 from runtime.onnx.inspection import inspect_model
+from services.bridge.submissions import Answered, take
 from services.simulation import Simulation, simulate, tiny_onnx
 from tests.assets.executions import settings_at
-from tests.assets.submissions import submission
+from tests.assets.submissions import submission, submission_document
 
 if TYPE_CHECKING:
     from runtime.ledger import Execution
@@ -132,6 +134,26 @@ def test_what_a_door_refuses_is_never_accepted(settings, outcome) -> None:
         with pytest.raises(codes()[outcome], match="simulated: "):
             here.ledger.accept(submission(), label="digits 0.1.0")
         assert here.ledger.list() == before
+
+
+@pytest.mark.parametrize("outcome", [code for code in DOOR if codes()[code].broker == "ack"])
+def test_what_a_door_refuses_is_told_by_the_bridge_as_a_failed_status(settings, outcome) -> None:
+    document = submission_document(task={"task_id": 7, "task_kind": "classification"})
+    with Simulation(outcome).open(settings) as here:
+        verdict = take(here, json.dumps(document).encode())
+        (told,) = [one.body for one in here.ledger.messages() if document["execution_id"] in str(one.body)]
+
+    assert isinstance(verdict, Answered)
+    assert (told["status"], told["task_id"]) == (FAILED, 7)
+    assert told["extra_data"]["result"]["error"]["error_type"] == outcome
+
+
+@pytest.mark.parametrize("outcome", [code for code in DOOR if codes()[code].broker == "requeue"])
+def test_what_will_come_back_decides_nothing(settings, outcome) -> None:
+    with Simulation(outcome).open(settings) as here:
+        with pytest.raises(codes()[outcome]):
+            take(here, json.dumps(submission_document()).encode())
+        assert here.ledger.messages() == ()
 
 
 def test_execution_is_off_where_policy_is_to_refuse(settings) -> None:
