@@ -31,7 +31,7 @@ OPEN_PATHS: Final = re.compile(
     r"/v1/contracts/[^/]+/validate"
     r"|/v1/admission/[^/]+/validate"
     r"|/v1/(?:model-)?packages/archive/(?:validate|inspect)"
-    r"|/v1/uploads/[^/]+/content"  # known by the secret in its query
+    r"|/v1/uploads/[^/]+/content"  # known by the secret in a header
 )
 """What takes a body and changes nothing, or asks for a secret of its own."""
 

@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 Arguments = ParamSpec("Arguments")
 Answer = TypeVar("Answer")
 
-_NICENESS: Final = 10
-"""Linux gives each thread its own: where processors are short, the event loop comes first."""
+_NICENESS: Final = 2
+"""Linux gives each thread its own: where processors are short, the event loop comes first. A little is enough, and more
+would let every other program of the machine, trainings among them, go before what is being received."""
 
 
 def _yield_to_others() -> None:
