@@ -479,7 +479,9 @@ def test_an_id_in_upper_case_is_the_same_execution(api: Api, succeeded: Followed
     assert shown["execution_id"] == succeeded.submission.execution_id
 
 
-@pytest.mark.parametrize("name", ["nothing", "%00", "..%2f..%2fledger.db", "7c2e", str(uuid.uuid4()), "x" * 5_000])
+@pytest.mark.parametrize(
+    "name", ["nothing", "%00", "..%2f..%2fledger.db", "7c2e", "372070b0-9ed2-41d6-b029-51079977d228", "x" * 5_000]
+)
 @pytest.mark.parametrize("what", ["", "/events", "/artifacts"])
 def test_what_is_no_execution_is_not_found(api: Api, untouched: str, name: str, what: str) -> None:
     answer = api.open.get(f"/v1/executions/{name}{what}")

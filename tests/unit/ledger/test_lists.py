@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import uuid
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
@@ -46,7 +45,9 @@ def test_pages_hold_everything_once_when_all_were_accepted_in_the_same_moment(le
     assert sorted(found) == sorted(before)
 
 
-@pytest.mark.parametrize("cursor", ["", "x", "2030", f"20301301T000000.000000_{uuid.uuid4()}", "20300131T000000.0_\0"])
+@pytest.mark.parametrize(
+    "cursor", ["", "x", "2030", "20301301T000000.000000_372070b0-9ed2-41d6-b029-51079977d228", "20300131T000000.0_\0"]
+)
 def test_what_is_no_cursor_is_refused(ledger, cursor) -> None:
     with pytest.raises(InvalidDocumentError, match="after: is no cursor"):
         ledger.list(after=cursor)
