@@ -72,7 +72,10 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
     folder = tmp_path_factory.mktemp("http")
     site = Site(settings_at(folder / "home"))
     with ApiServer(folder / "home", MTR_EXECUTION_ENABLED="true", MTR_API_TOKEN=TOKEN) as server:
-        yield Api(server, site, write_images(folder / "images"))
+        started = Api(server, site, write_images(folder / "images"))
+        yield started
+        started.open.close()
+        started.write.close()
 
 
 @dataclass
@@ -325,13 +328,13 @@ def test_hundreds_of_followers_that_wait_need_no_threads(api: Api, untouched: st
     before = threads()
     limits = httpx.Limits(max_connections=None)
     with httpx.Client(base_url=api.server.address, timeout=WAIT_SECONDS, limits=limits) as client:
-        opened = []
+        opened, pieces = [], []
         try:
             for _ in range(200):
                 stream = client.stream("GET", f"/v1/executions/{untouched}/events")
-                answer = stream.__enter__()
+                pieces.append(stream.__enter__().iter_raw())  # dropped, it would close the answer
                 opened.append(stream)
-                assert next(answer.iter_raw()).startswith(b"retry:")
+                assert next(pieces[-1]).startswith(b"retry:")
             assert threads() - before < 50
             assert api.open.get("/health").status_code == 200
         finally:
