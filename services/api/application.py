@@ -16,6 +16,7 @@ from services.api import (
     health,
     metrics,
     models,
+    page,
     readiness,
     registrations,
     uploads,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from runtime.live_installation import Source
 
 _ROUTERS: Final = (
+    page.router,
     health.router,
     readiness.router,
     metrics.router,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import socket
 import time
 from typing import TYPE_CHECKING, Any
@@ -418,3 +419,10 @@ def test_the_openapi_document_describes_every_path(api: ApiServer) -> None:
     document = api.ask("GET", "/openapi.json").document
     assert {f"/v1/contracts/{path}/validate" for path in PATHS.values()} <= set(document["paths"])
     assert {"/v1/executions", "/v1/executions/run", "/v1/executions/{execution_id}/events"} <= set(document["paths"])
+
+
+def test_the_page_for_people_shows_every_path_and_loads_nothing(api: ApiServer) -> None:
+    page = api.ask("GET", "/docs").body.decode()
+    for path in api.ask("GET", "/openapi.json").document["paths"]:
+        assert f"{path}</code>" in page
+    assert not re.search(r"<(?:script|link|img|iframe)|@import|url\(", page)
