@@ -14,6 +14,7 @@ from fastapi import FastAPI
 from contracts.base import CONTRACTS
 from contracts.examples import EXAMPLES
 from services.api.access import is_write
+from services.api.checks import CHECKS
 from services.api.failures import Refusal
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ def _completed(document: dict[str, Any]) -> dict[str, Any]:
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
             _describe_body(operation, path, method)
+            _describe_answer(operation, path)
             _describe_refusals(operation, path, method)
     return document
 
@@ -106,6 +108,25 @@ def _describe_body(operation: dict[str, Any], path: str, method: str) -> None:
             "additionalProperties": False,
         }
         operation["requestBody"] = _json_body(schema, {field: EXAMPLES[name] for field, name in fields.items()})
+
+
+def _describe_answer(operation: dict[str, Any], path: str) -> None:
+    """The answer to the body's example, which is what the check says of it."""
+    if path.startswith("/v1/contracts/"):
+        check = _DOCUMENTS[path]
+    elif path in _ADMISSIONS:
+        check = "admission_of_result" if "result" in _ADMISSIONS[path] else "admission_of_execution"
+    else:
+        return
+    asked = operation["requestBody"]["content"]["application/json"]["example"]
+    answer = json.loads(CHECKS[check](json.dumps(asked).encode()))
+    schema = {
+        "type": "object",
+        "properties": {name: {"type": "boolean"} if name == "valid" else {} for name in answer},
+        "required": sorted(answer),
+        "additionalProperties": False,
+    }
+    operation["responses"]["200"]["content"] = {"application/json": {"schema": schema, "example": answer}}
 
 
 def _json_body(schema: Mapping[str, Any], example: Mapping[str, Any]) -> dict[str, Any]:

@@ -61,6 +61,12 @@ def test_every_json_body_has_an_example(operations: dict[tuple[str, str], dict[s
     assert without == []
 
 
+def test_a_checked_document_is_shown_with_its_answer(operations: dict[tuple[str, str], dict[str, Any]]) -> None:
+    answer = operations["POST", "/v1/contracts/event/validate"]["responses"]["200"]["content"]["application/json"]
+    normalized = validate("event", json.dumps(EXAMPLES["event"]).encode()).to_document()
+    assert answer["example"] == {"valid": True, "contract": "training-event/v1", "normalized": normalized}
+
+
 def test_every_write_says_that_a_token_may_be_missing(operations: dict[tuple[str, str], dict[str, Any]]) -> None:
     for (method, path), operation in operations.items():
         assert ("401" in operation["responses"]) == is_write(method, path), path
