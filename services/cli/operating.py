@@ -58,7 +58,7 @@ def up(
                             ("run a package from a form", links["form"]),
                             ("from another terminal", f"PREFECT_API_URL={links['api']} mtr run PACKAGE --data DATA"),
                             ("workers of", ", ".join(stack.pools())),
-                            ("HTTP API", links["runtime_api"]),
+                            ("HTTP API", f"{links['runtime_api']}/docs"),
                             ("bridge", _broker(here.settings)),
                             ("to stop", "Ctrl-C"),
                         ],

@@ -82,7 +82,7 @@ def serve(
                     "the HTTP API answers",
                     [
                         ("address", address),
-                        ("its description", f"{address}/openapi.json"),
+                        ("its description", f"{address}/docs"),
                         ("bridge", _where(source.current().settings) if with_bridge else None),
                         ("simulates", simulation.outcome if simulation else None),
                         ("to stop", "Ctrl-C"),
