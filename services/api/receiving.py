@@ -2,7 +2,8 @@
 
 The event loop only collects what arrives. Each full batch is hashed and written by one call in a thread, with the
 interpreter's lock released, while the next batch arrives; a client that sends faster waits, so memory does not grow with
-a body. These threads are as few as there are processors and yield to the event loop's: `/health` is not behind them.
+a body. These threads are as few as there are processors: `/health` does not wait behind them. (Giving them a lower priority
+cost a busy machine half of the throughput and won nothing for `/health`.)
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
@@ -26,18 +26,8 @@ if TYPE_CHECKING:
 Arguments = ParamSpec("Arguments")
 Answer = TypeVar("Answer")
 
-_NICENESS: Final = 2
-"""Linux gives each thread its own: where processors are short, the event loop comes first. A little is enough, and more
-would let every other program of the machine, trainings among them, go before what is being received."""
-
-
-def _yield_to_others() -> None:
-    with contextlib.suppress(OSError):
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
-
-
-_writers: Final = ThreadPoolExecutor(os.cpu_count() or 1, "receive", _yield_to_others)
-_registrars: Final = ThreadPoolExecutor(REGISTRATIONS_AT_ONCE, "register", _yield_to_others)
+_writers: Final = ThreadPoolExecutor(os.cpu_count() or 1, "receive")
+_registrars: Final = ThreadPoolExecutor(REGISTRATIONS_AT_ONCE, "register")
 
 
 async def aside(work: Callable[Arguments, Answer], /, *arguments: Arguments.args, **named: Arguments.kwargs) -> Answer:
