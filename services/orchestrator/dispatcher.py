@@ -8,6 +8,7 @@ Prefect run is idempotent by its key, a process holds a lock, and in the end the
 
 from __future__ import annotations
 
+import contextvars
 import logging
 import os
 import threading
@@ -70,10 +71,13 @@ class Dispatcher:
         self._starts: dict[str, _Starts] = {}
         self._guard = threading.Lock()
         self._rung, self._closing = threading.Event(), threading.Event()
-        self._thread = threading.Thread(target=self._work, name="dispatcher", daemon=True)
+        self._thread = threading.Thread(name="dispatcher", daemon=True)
 
     def start(self) -> Self:
-        """Afterwards its thread works. Call it once."""
+        """Afterwards its thread works, with the Prefect server of whoever calls this. Call it once."""
+        # Prefect keeps what `temporary_settings` says in the caller's context, which a new thread does not have.
+        context = contextvars.copy_context()
+        self._thread = threading.Thread(target=context.run, args=(self._work,), name="dispatcher", daemon=True)
         self._thread.start()
         return self
 
