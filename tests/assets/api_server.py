@@ -78,6 +78,7 @@ class ApiServer:
         self.home.mkdir(parents=True, exist_ok=True)
         with socket.socket() as listening, (self.home / "api.log").open("ab") as log:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # uvicorn takes --fd for no TCP
             listening.bind(("127.0.0.1", self.port))
             listening.listen(128)
             self.port = listening.getsockname()[1]
