@@ -51,6 +51,7 @@ _STAGES_OF_ENDS: Final = {
     "digest_mismatch": "pin_dataset",
     "admission_refused": "admit_execution",
     "runtime_unavailable": "materialize_inputs",
+    "gpu_unavailable": "materialize_inputs",
     "cancelled": "train",
     "artifact_missing": "verify_artifacts",
     "artifact_empty": "verify_artifacts",
