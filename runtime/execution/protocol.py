@@ -19,7 +19,7 @@ import msgspec
 from contracts.base import validate
 from contracts.completion import Completion
 from contracts.errors import InvalidDocumentError, OutputLimitError, ProtocolViolationError
-from contracts.limits import MAX_PROTOCOL_LINE_BYTES
+from contracts.limits import MAX_COUNT, MAX_PROTOCOL_LINE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,7 +35,7 @@ START: Final = PREFIX + b"START__="
 FAILURE: Final = PREFIX + b"FAILURE__="
 
 _WIRE_VERSION: Final = "training-event/v1"
-_Whole = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+_Whole = Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT)]
 _Note = Annotated[str, msgspec.Meta(max_length=4000)]
 _Moment = Annotated[datetime, msgspec.Meta(tz=True)]
 

@@ -18,6 +18,7 @@ values = st.one_of(
     st.booleans(),
     st.integers(-3, 2**70),
     st.floats(),
+    st.integers(2**52, 2**64).map(float),  # integers in a float's spelling, up to and beyond what a float tells apart
     st.text(max_size=20),
     st.sampled_from(["train", "val", "debug", "info", "a/b", "../a", " ", '":', EXECUTION, "2030-01-31T12:00:00Z"]),
     st.dictionaries(st.text(max_size=8), st.one_of(st.floats(), st.integers(), st.text(max_size=3)), max_size=3),
