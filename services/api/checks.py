@@ -1,12 +1,10 @@
 """What the stateless endpoints say of a body, as bytes in and bytes out: here, or in a process of its own.
 
-`python -m services.api.checks NAME` checks its standard input. A parser holds the interpreter's lock from a document's
-first byte to its last, and so does its validation: of a large document, `/health` would wait for seconds.
+`python -m services.api.checks NAME` checks its standard input.
 """
 
 from __future__ import annotations
 
-import os
 import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -14,21 +12,18 @@ from typing import TYPE_CHECKING, Any, Final
 from contracts import strict_json
 from contracts.admission import admit_execution, admit_result
 from contracts.base import CONTRACTS, validate
-from contracts.errors import InvalidDocumentError, RuntimeFault
+from contracts.errors import InvalidDocumentError
 from contracts.execution import ExecutionRequest
 from contracts.package import PackageManifest
 from contracts.result import TrainingResult
 from contracts.violations import kind_of
+from services.api.apart import answer_standard_input
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from contracts.base import Document
 
-REFUSED: Final = 3
-"""Exit status when standard output has the error instead of the answer."""
-
-_NICENESS: Final = 10
 _MODELS: Final[dict[str, type[Document]]] = {
     "manifest": PackageManifest,
     "execution": ExecutionRequest,
@@ -90,14 +85,7 @@ CHECKS: Final[dict[str, Callable[[bytes], bytes]]] = {
 
 def main(name: str) -> int:
     """Answers what lies on standard input, on standard output. See the module."""
-    os.nice(_NICENESS)
-    try:
-        answer = CHECKS[name](sys.stdin.buffer.read())
-    except RuntimeFault as refused:
-        sys.stdout.buffer.write(strict_json.dump(refused.to_document()))
-        return REFUSED
-    sys.stdout.buffer.write(answer)
-    return 0
+    return answer_standard_input(CHECKS[name])
 
 
 if __name__ == "__main__":

@@ -11,15 +11,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from fastapi import APIRouter, Query, Request
-from fastapi.responses import JSONResponse, StreamingResponse
+from fastapi.responses import JSONResponse, Response, StreamingResponse
 
-from contracts.base import validate
-from contracts.dataset import DatasetSourceManifest
+from contracts import strict_json
 from contracts.errors import ArchiveTooLargeError, ObjectTooLargeError
-from contracts.limits import LARGE_DOCUMENT_BYTES, MAX_SNAPSHOT_BYTES
+from contracts.limits import CHECKED_HERE_BYTES, LARGE_DOCUMENT_BYTES, MAX_SNAPSHOT_BYTES
 from contracts.strict_json import dump_canonical
 from services.api.access import WRITE
+from services.api.apart import answered_apart, pieces
 from services.api.dependencies import Here
+from services.api.pinning import pin
 from services.api.receiving import aside, received
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from runtime.installation import Installation
-    from runtime.registry.snapshots import PinnedSnapshot
     from runtime.store.objects import ObjectStore
     from runtime.store.spool import Spool
 
@@ -84,16 +84,20 @@ async def register_model_package(request: Request, here: Here, archive_name: Arc
 
 
 @router.post("/dataset-snapshots", dependencies=[WRITE], openapi_extra=_MANIFEST_BODY)
-async def register_dataset_snapshot(request: Request, here: Here) -> StreamingResponse:
+async def register_dataset_snapshot(request: Request, here: Here) -> Response:
     """Every object that the source manifest names is read and pinned; the same content again is the same snapshot."""
     too_large = partial(_manifest_too_large, MAX_SNAPSHOT_BYTES)
     async with received(here.store.spool, request.stream(), max_bytes=MAX_SNAPSHOT_BYTES, too_large=too_large) as spool:
-        if spool.size_bytes > LARGE_DOCUMENT_BYTES:
-            async with _one_large_manifest:
-                pinned = await aside(_pin, here, spool.path)
+        if spool.size_bytes <= CHECKED_HERE_BYTES:
+            said = await aside(_pin, here, spool.path)
+        elif spool.size_bytes <= LARGE_DOCUMENT_BYTES:
+            said = await _pinned_apart(request, here, spool.path)
         else:
-            pinned = await aside(_pin, here, spool.path)
-    return StreamingResponse(_answer(here.store, pinned), media_type="application/json")
+            async with _one_large_manifest:
+                said = await _pinned_apart(request, here, spool.path)
+    if not said:
+        return Response()  # the client has left
+    return StreamingResponse(_answer(here.store, strict_json.parse(said)), media_type="application/json")
 
 
 def receive_archive(body: AsyncIterator[bytes], here: Installation) -> AbstractAsyncContextManager[Spool]:
@@ -106,16 +110,22 @@ def receive_archive(body: AsyncIterator[bytes], here: Installation) -> AbstractA
     return received(here.store.spool, body, max_bytes=most, too_large=partial(_archive_too_large, most))
 
 
-def _pin(here: Installation, document: Path) -> PinnedSnapshot:
-    return here.snapshots.pin(validate(DatasetSourceManifest, document.read_bytes()))
+def _pin(here: Installation, document: Path) -> bytes:
+    return pin(here, document.read_bytes())
 
 
-def _answer(store: ObjectStore, pinned: PinnedSnapshot) -> Iterator[bytes]:
+async def _pinned_apart(request: Request, here: Installation, document: Path) -> bytes:
+    settings = here.settings.to_environment()
+    answer = await answered_apart(request, "services.api.pinning", [], document, settings)
+    return b"" if answer is None else b"".join(pieces(answer))
+
+
+def _answer(store: ObjectStore, pinned: dict[str, Any]) -> Iterator[bytes]:
     """The stored snapshot inside of the answer, read from the store: it may be as long as memory."""
-    reference = pinned.object
-    head = dump_canonical({"created": pinned.created})[:-1]
-    yield head + b',"registration":{"object":' + dump_canonical(reference.to_document()) + b',"source_manifest":'
-    for chunk in store.chunks(reference.bucket, reference.key):
+    reference = pinned["object"]
+    head = dump_canonical({"created": pinned["created"]})[:-1]
+    yield head + b',"registration":{"object":' + dump_canonical(reference) + b',"source_manifest":'
+    for chunk in store.chunks(reference["bucket"], reference["object_key"]):
         yield bytes(chunk)
     yield b"}}"
 

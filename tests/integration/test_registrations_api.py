@@ -396,3 +396,19 @@ def test_a_large_source_manifest_is_pinned(api: ApiServer, store: ObjectStore, k
 
     assert answer.status == 200, answer.body[:500]
     assert len(answer.document["registration"]["source_manifest"]["items"]) == 60_000
+
+
+def test_a_large_source_manifest_that_is_refused_says_why(api: ApiServer, key: str) -> None:
+    items = [
+        {
+            "item_id": str(number),
+            "media": {"bucket": "datasets", "object_key": f"{key}-none.png"},
+            "metadata": {"note": "x" * 900},
+        }
+        for number in range(2_000)
+    ]
+    document = json.loads(source([f"{key}-none.png"])) | {"items": items}
+
+    answer = api.ask("POST", SNAPSHOTS, json.dumps(document).encode(), JSON)
+
+    assert (answer.status, answer.code) == (422, "object_missing")
