@@ -53,6 +53,8 @@ SINGLE_PUT_BYTES: Final = 8 * MIB
 """Up to here an object is written by one conditional put, above it in parts of this size."""
 RECEIVED_BATCH_BYTES: Final = 2 * MIB
 """Of a body, hashed and written by one call in a thread: hops between threads cost nothing at this size."""
+FLUSHED_EARLY_BYTES: Final = 64 * MIB
+"""Received bytes that the disk is told to take at once: what is left at the end is little, and a small file costs one wait."""
 REGISTRATIONS_AT_ONCE: Final = 8
 """Packages that are checked and published at once by one process; further ones wait, received already."""
 UPLOAD_PARTS_AT_ONCE: Final = 2

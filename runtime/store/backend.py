@@ -113,6 +113,10 @@ class Backend(Protocol):
     def spool_folder(self) -> Path:
         """Where files that are received belong, so that `adopt` need not copy them."""
 
+    @property
+    def keeps_spools(self) -> bool:
+        """Whether `adopt` makes objects of them as they lie, so that their bytes have to reach this machine's disk."""
+
     def adopt(self, spool: Spool, bucket: str, key: str) -> bool | None:
         """Makes the object of a spool without copying it; False, and no change, when the key exists.
 

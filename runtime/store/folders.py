@@ -150,6 +150,11 @@ class FolderBackend:
         """Beside the buckets, hence on the same file system."""
         return self.root / SPOOL_FOLDER
 
+    @property
+    def keeps_spools(self) -> bool:
+        """Always."""
+        return True
+
     def adopt(self, spool: Spool, bucket: str, key: str) -> bool:
         """One more name for the file: its bytes were written when they arrived and are not written again."""
         try:

@@ -279,7 +279,7 @@ class ObjectStore:
         if not self._spools_swept:
             self._spools_swept = True
             self.sweep_spools()
-        return Spool.create(self._backend.spool_folder)
+        return Spool.create(self._backend.spool_folder, is_kept=self._backend.keeps_spools)
 
     def spool_object(self, bucket: str, key: str, *, max_bytes: int) -> Spool:
         """A spool of the object's bytes as they are now, for a `with`: fetched, or linked where they are a file.

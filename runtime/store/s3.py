@@ -121,6 +121,8 @@ class S3Settings:
 class S3Backend:
     """Objects in the real buckets of `settings`."""
 
+    keeps_spools: Final = False
+
     def __init__(self, settings: S3Settings, deadlines: StoreDeadlines, spool_folder: Path) -> None:
         self._settings, self._deadlines, self.spool_folder = settings, deadlines, spool_folder
         self._swept: set[str] = set()

@@ -13,14 +13,20 @@ import hashlib
 import os
 import threading
 import uuid
-from typing import TYPE_CHECKING, Self
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Final, Self
 
 from contracts.errors import ObjectMissingError, StorageRefusedError
+from contracts.limits import CHUNK_BYTES, FLUSHED_EARLY_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from concurrent.futures import Future
     from pathlib import Path
     from types import TracebackType
+
+_flushers: Final = ThreadPoolExecutor(4, "flush")
+"""They wait for the disk."""
 
 
 class Spool:
@@ -31,9 +37,12 @@ class Spool:
         size_bytes: how many bytes it has by now.
     """
 
-    def __init__(self, path: Path, descriptor: int) -> None:
+    def __init__(self, path: Path, descriptor: int, *, is_kept: bool = False) -> None:
         self.path = path
         self.size_bytes = 0
+        self._is_kept = is_kept
+        self._flushed_bytes = 0
+        self._flush: Future[None] | None = None
         self._descriptor: int | None = descriptor
         self._digest = hashlib.sha256()
         self._in_use = (
@@ -41,8 +50,12 @@ class Spool:
         )  # a descriptor that is closed while it is written to may be another file's by then
 
     @classmethod
-    def create(cls, folder: Path) -> Self:
+    def create(cls, folder: Path, *, is_kept: bool = False) -> Self:
         """A new, empty one in `folder`, which is made when it is not there.
+
+        Args:
+            folder: where.
+            is_kept: its file will be the object, as it lies; so the disk begins to take the bytes while they come.
 
         Raises:
             StorageRefusedError: the file system refuses.
@@ -53,7 +66,7 @@ class Spool:
                 path = folder / uuid.uuid4().hex
                 descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o444)
                 if _hold(path, descriptor):
-                    return cls(path, descriptor)
+                    return cls(path, descriptor, is_kept=is_kept)
 
     @classmethod
     def of_file(cls, folder: Path, file: Path) -> Self:
@@ -96,7 +109,7 @@ class Spool:
         return self._digest.hexdigest()
 
     def write(self, content: bytes | memoryview) -> None:
-        """Appends `content`; one large piece costs the interpreter's lock as little as a small one.
+        """Appends `content`.
 
         Raises:
             StorageRefusedError: the disk is full, or refuses.
@@ -104,9 +117,12 @@ class Spool:
         view = memoryview(content)
         with self._in_use, _refusals_named(self.path):
             while view:
-                view = view[os.write(self._opened(), view) :]
+                # ext4 on a recent Linux takes up to eight times as long for pieces of a megabyte: it looks for large pages.
+                view = view[os.write(self._opened(), view[:CHUNK_BYTES]) :]
             self._digest.update(content)
             self.size_bytes += len(content)
+            if self._is_kept and self.size_bytes - self._flushed_bytes >= FLUSHED_EARLY_BYTES:
+                self._flush_early()
 
     def synchronize(self) -> None:
         """Afterwards a power cut does not take its bytes.
@@ -115,6 +131,7 @@ class Spool:
             StorageRefusedError: the disk refuses.
         """
         with self._in_use, _refusals_named(self.path):
+            self._await_flush()
             os.fdatasync(self._opened())
 
     def discard(self) -> None:
@@ -124,8 +141,22 @@ class Spool:
                 return
             with contextlib.suppress(OSError):  # left over at worst, and then removed as a killed process's is
                 self.path.unlink()
+            with contextlib.suppress(OSError):  # nobody wants the bytes any more
+                self._await_flush()
             os.close(self._descriptor)
             self._descriptor = None
+
+    def _flush_early(self) -> None:
+        """Afterwards the disk is taking what there is by now, unless it is busy with what there was before."""
+        if self._flush is None or self._flush.done():
+            self._await_flush()
+            self._flushed_bytes = self.size_bytes
+            self._flush = _flushers.submit(os.fdatasync, self._opened())
+
+    def _await_flush(self) -> None:
+        """Afterwards none is under way. The kernel tells of a failure once, so it must not be missed here."""
+        if self._flush is not None:
+            self._flush.result()
 
     def _hash_all(self) -> None:
         with open(self._opened(), "rb", buffering=0, closefd=False) as source:

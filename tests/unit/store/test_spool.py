@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import signal
@@ -20,6 +21,7 @@ from contracts.errors import (
 )
 from contracts.limits import SINGLE_PUT_BYTES
 from contracts.references import Pinned
+from runtime.store import spool as spools
 from runtime.store.objects import ObjectStore
 from runtime.store.spool import Spool, sweep
 
@@ -195,3 +197,32 @@ def test_a_spool_that_was_discarded_is_used_no_more(tmp_path: Path) -> None:
 
     with pytest.raises(RuntimeError, match="after it was discarded"):
         spool.write(SMALL)
+
+
+def test_a_disk_that_refused_early_is_not_believed_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel tells of a failed write once, and may answer the next wait for the same bytes with a success."""
+    answers = iter([OSError(errno.EIO, "Input/output error")])
+
+    def fdatasync(_: int) -> None:
+        for answer in answers:
+            raise answer
+
+    monkeypatch.setattr(spools, "FLUSHED_EARLY_BYTES", len(SMALL))
+    monkeypatch.setattr(os, "fdatasync", fdatasync)
+    with Spool.create(tmp_path, is_kept=True) as spool:
+        spool.write(SMALL)
+        with pytest.raises(StorageRefusedError, match="Input/output error"):
+            spool.synchronize()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_only_what_stays_on_this_disk_is_flushed_early(
+    any_store: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flushed: list[int] = []
+    monkeypatch.setattr(spools, "FLUSHED_EARLY_BYTES", len(SMALL))
+    monkeypatch.setattr(os, "fdatasync", flushed.append)
+    with any_store.spool() as spool:
+        spool.write(SMALL)
+        is_kept = spool.path.is_relative_to(tmp_path / "store")
+    assert bool(flushed) == is_kept
