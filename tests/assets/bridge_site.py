@@ -76,16 +76,17 @@ class BridgeSite:
 
 def bridge_settings(broker: RabbitMqServer, folder: Path, **given: str) -> Settings:
     """An installation on the broker whose exchange and queues nobody else uses."""
+    return settings_at(folder / "home", **{**bridge_environment(broker), **given})
+
+
+def bridge_environment(broker: RabbitMqServer) -> dict[str, str]:
+    """The settings of such an installation."""
     names = uuid.uuid4().hex[:10]
-    return settings_at(
-        folder / "home",
-        **{
-            **broker.environment,
-            "MTR_RABBITMQ_EXCHANGE": f"exchange-{names}",
-            "MTR_RABBITMQ_QUEUE": f"submissions-{names}",
-            **given,
-        },
-    )
+    return {
+        **broker.environment,
+        "MTR_RABBITMQ_EXCHANGE": f"exchange-{names}",
+        "MTR_RABBITMQ_QUEUE": f"submissions-{names}",
+    }
 
 
 def without(document: dict[str, Any], *fields: str) -> dict[str, Any]:

@@ -16,6 +16,8 @@ from prefect.states import Cancelling
 from runtime.installation import Installation
 from runtime.requests import find_data, packed
 from services.orchestrator import Stack
+from services.orchestrator.application import apply
+from services.orchestrator.processes import PrefectServer
 from tasks.run import Host, hosted
 from tests.assets.executions import PACKAGE, Site, doomed_by, settings_at, write_images
 
@@ -48,8 +50,9 @@ class PrefectStack:
     doom: Path
 
     @classmethod
-    def start(cls, folder: Path) -> PrefectStack:
-        settings = settings_at(folder / "home", MTR_CPU_POOL=POOL)
+    def start(cls, folder: Path, **given: str) -> PrefectStack:
+        """A new installation under `folder` with these settings, and everything that it needs, running."""
+        settings = settings_at(folder / "home", MTR_CPU_POOL=POOL, **given)
         settings.home.mkdir(parents=True)
         doom = folder / "doom.json"
         stack = Stack.start(settings, port=None, worker_environment=doomed_by(doom))
@@ -58,6 +61,28 @@ class PrefectStack:
 
     def stop(self) -> None:
         self.stack.stop()
+
+    def kill_server(self) -> None:
+        """Afterwards nothing answers at the server's address."""
+        process = self.stack.server.process.process
+        process.kill()
+        process.wait()
+
+    def start_server(self, *, empty: bool = False) -> None:
+        """Afterwards a server answers there again; an `empty` one has lost its database and been applied to anew."""
+        settings, before = self.stack.settings, self.stack.server
+        before.stop()
+        if empty:
+            for file in settings.prefect_home.glob("prefect.db*"):
+                file.unlink()
+        environment = {name: value for name, value in self.stack.environment.items() if not name.startswith("MTR_")}
+        del environment["PREFECT_API_URL"]
+        log = before.process.log
+        self.stack.server = PrefectServer.launch(environment, log=log, cwd=settings.home, port=before.port, ui=True)
+        self.stack.server.wait()
+        if empty:
+            with self.stack.as_client():
+                apply(settings)
 
     def here(self, flow: Flow, **parameters: Any) -> State:
         """How `flow` ends in this very process, on the stack's server and in its installation, training here too."""
