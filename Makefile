@@ -61,8 +61,8 @@ format: $(VENV)/.ready-dev ## let ruff rewrite what it can
 test: $(VENV)/.ready-dev services ## all tests that need no cluster
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not crash" --require-every-code --durations=25
 
-test-fast: $(VENV)/.ready-dev ## what needs no service, in under a minute
-	$(BIN)/python -m pytest -n 2 -q -m "not service and not crash" tests/unit
+test-fast: $(VENV)/.ready-dev ## what needs no service and takes no time, in under a minute
+	$(BIN)/python -m pytest -n 2 -q -m "not service and not crash and not slow" tests/unit
 
 test-crash: $(VENV)/.ready-dev services ## kill every process in every stage
 	$(BIN)/python -m pytest -m crash

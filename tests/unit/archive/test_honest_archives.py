@@ -75,6 +75,7 @@ def write(path: Path, method: int, *, force_zip64: bool, streamed: bool) -> None
         archive.comment = b"built by hand"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("streamed", [False, True], ids=["seekable", "streamed"])
 @pytest.mark.parametrize("force_zip64", [False, True], ids=["32-bit", "zip64"])
 @pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])

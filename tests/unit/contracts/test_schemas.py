@@ -23,6 +23,7 @@ def test_a_schema_is_one(contract) -> None:
     Draft202012Validator.check_schema(json.loads(rendered()[f"{contract}.json"]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("contract", CONTRACTS)
 @pytest.mark.parametrize("make", [lambda name: documents.WHOLE[name](), documents.smallest])
 def test_a_schema_accepts_what_the_model_accepts(contract, make) -> None:

@@ -22,6 +22,7 @@ def paths(violations) -> list[str]:
     return [found["path"] for found in violations]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("schema", "expected"),
     [
@@ -40,6 +41,7 @@ def test_what_is_no_schema_of_its_own_is_refused_with_its_path(schema, expected)
     assert paths(check_schema(schema)) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "schema",
     [
@@ -60,6 +62,7 @@ def test_a_schema_that_stands_on_its_own_is_accepted(schema) -> None:
     assert check_schema(schema) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("schema", "values", "expected"),
     [
@@ -117,6 +120,7 @@ for _ in range(45):
     UNEVALUATED = {"allOf": [UNEVALUATED], "unevaluatedProperties": False}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("schema", "values"),
     [(of(x={"pattern": "^(a+)+$"}), {"x": "a" * 40 + "!"}), (FANNING_OUT, {"x": 1}), (of(x=UNEVALUATED), {"x": {}})],

@@ -64,6 +64,7 @@ def test_the_test_images_are_asked_once_after_everything_else_is_decided(trained
     assert kinds[-1] == ("metric", "test")
 
 
+@pytest.mark.slow
 def test_the_model_does_not_depend_on_the_test_images(trained, digits, tmp_path):
     forged = shutil.copytree(digits, tmp_path / "forged")
     for path in (forged / "test").rglob("*.png"):
@@ -110,6 +111,7 @@ def test_the_report_has_every_epoch_and_the_confusion_of_the_test_images(trained
     assert np.trace(document["confusion_by_true_class"]) / 269 == document["test"]["accuracy"]
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_model(digits, tmp_path):
     one, two, other = (
         train_digits(digits, tmp_path / name, epochs=2, seed=seed) for name, seed in [("a", 1), ("b", 1), ("c", 2)]
@@ -119,6 +121,7 @@ def test_the_same_seed_gives_the_same_model(digits, tmp_path):
     assert _digest(one.output / "model.onnx") != _digest(other.output / "model.onnx")
 
 
+@pytest.mark.slow
 def test_images_of_another_size_are_scaled(digits, tmp_path):
     run = train_digits(digits, tmp_path / "output", epochs=1, image_size=12)
 
@@ -126,6 +129,7 @@ def test_images_of_another_size_are_scaled(digits, tmp_path):
     assert run.completion.model.preprocessing["width"] == 12
 
 
+@pytest.mark.slow
 def test_two_classes_are_told_apart_as_well_as_ten(digits, tmp_path):
     items = [item for item in image_items(digits) if item["metadata"]["class_name"] in {"0", "1"}]
 
@@ -135,6 +139,7 @@ def test_two_classes_are_told_apart_as_well_as_ten(digits, tmp_path):
     assert inspect_model(run.output / "model.onnx").outputs[0].shape == ("batch", 2)
 
 
+@pytest.mark.slow
 def test_a_data_set_without_splits_is_split_by_item_the_same_way_each_time(digits, tmp_path):
     items = [{**item, "split": "unspecified"} for item in image_items(digits)]
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections import Counter
 from hashlib import sha256
 
+import pytest
 from PIL import Image
 
 from examples.digits_data import write_digits
@@ -39,6 +40,7 @@ def test_the_images_are_small_grey_pngs(digits):
     assert seen == {("PNG", "L", (8, 8)): 1797}
 
 
+@pytest.mark.slow
 def test_writing_again_gives_the_same_bytes(digits, tmp_path):
     counts = write_digits(tmp_path)
     write_digits(tmp_path)

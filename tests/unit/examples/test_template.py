@@ -9,6 +9,7 @@ TEMPLATE = EXAMPLES / "template"
 NAMES = [str(digit) for digit in range(10)]
 
 
+@pytest.mark.slow
 def test_the_template_runs_before_anything_in_it_is_changed(digits, tmp_path):
     run = run_package(TEMPLATE, tmp_path, class_names=NAMES, items=image_items(digits), input_dir=digits)
 
@@ -24,6 +25,7 @@ def test_the_template_leaves_the_test_images_alone(digits, tmp_path):
     assert run.completion.metrics["accuracy"] > 0.8
 
 
+@pytest.mark.slow
 def test_a_data_set_without_splits_is_split_the_same_way_each_time(digits, tmp_path):
     items = [item | {"split": "unspecified"} for item in image_items(digits)]
     runs = []

@@ -70,6 +70,7 @@ def run_zip(digits, tmp_path_factory):
     return run
 
 
+@pytest.mark.slow
 def test_the_zip_of_digits_trains_in_a_process_of_its_own(run_zip):
     files, completion, heard = run_zip("digits", class_names=DIGITS, on_digits=True)
 
@@ -79,6 +80,7 @@ def test_the_zip_of_digits_trains_in_a_process_of_its_own(run_zip):
     assert files.keys() == {"model", "checkpoint", "report"}
 
 
+@pytest.mark.slow
 def test_the_zip_of_a_package_with_its_own_data_trains_in_a_process_of_its_own(run_zip):
     files, completion, _ = run_zip("script_managed", class_names=["red", "green", "blue"], on_digits=False)
 
@@ -86,6 +88,7 @@ def test_the_zip_of_a_package_with_its_own_data_trains_in_a_process_of_its_own(r
     assert inspect_model(files["model"]).outputs[0].shape == ("batch", 3)
 
 
+@pytest.mark.slow
 def test_the_zip_of_the_template_trains_in_a_process_of_its_own(run_zip):
     files, completion, _ = run_zip("template", class_names=DIGITS, on_digits=True)
 

@@ -255,6 +255,7 @@ def test_a_ledger_that_was_away_gets_every_line_once_when_it_is_back(ledger, exe
     assert told(ledger) == ["a", "b", "c"]
 
 
+@pytest.mark.slow
 def test_a_process_killed_while_it_tells_repeats_and_loses_nothing(sqlite_url, ledger, execution, journal) -> None:
     for _ in range(3):
         worker = ledger_processes.start("tell_forever", sqlite_url, execution.execution_id, str(journal.path))

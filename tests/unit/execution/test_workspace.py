@@ -64,6 +64,7 @@ def test_another_attempt_stays(workspace) -> None:
     assert Workspace.find(workspace.root, EXECUTION) == (second,)
 
 
+@pytest.mark.slow
 def test_folders_deeper_than_a_path_can_be_are_removed(workspace) -> None:
     before = os.open(".", os.O_RDONLY)
     try:

@@ -54,6 +54,7 @@ def test_another_submission_of_the_same_id_is_a_conflict_that_names_the_first_di
     assert ledger.get(document["execution_id"]).submission["resources"]["memory_bytes"] == 1024
 
 
+@pytest.mark.slow
 def test_of_processes_that_race_with_different_submissions_one_wins_and_the_others_are_told(url, ledger) -> None:
     execution_id = str(uuid.uuid4())
     processes = [ledger_processes.start("accept_together", url, execution_id, memory) for memory in "123"]
@@ -61,6 +62,7 @@ def test_of_processes_that_race_with_different_submissions_one_wins_and_the_othe
     assert sorted(ledger_processes.race(processes)) == ["conflict"] * 2 + ["created"]
 
 
+@pytest.mark.slow
 def test_of_processes_that_race_with_the_same_submission_one_creates_it(url, ledger) -> None:
     execution_id = str(uuid.uuid4())
     processes = [ledger_processes.start("accept_together", url, execution_id, "1") for _ in range(3)]
@@ -148,6 +150,7 @@ def test_moments_keep_their_zone(ledger) -> None:
     assert ledger.list(since=long_ago + timedelta(hours=1)) == ()
 
 
+@pytest.mark.slow
 def test_task_ids_are_never_given_twice(url, ledger) -> None:
     processes = [ledger_processes.start("count_tasks", url, "20") for _ in range(3)]
     numbers = [int(number) for said in ledger_processes.race(processes) for number in said.split()]

@@ -97,6 +97,7 @@ def test_nothing_follows_the_end(ledger) -> None:
     assert told(ledger)[-1] == ("task.status.update", 3)
 
 
+@pytest.mark.slow
 def test_after_the_most_log_messages_one_says_where_the_rest_is(ledger) -> None:
     execution_id = announced(ledger)
     ledger.tell(execution_id, "j", after=0, upto=1, logs=lines("line") * (MAX_TOLD_LOGS - 1))
@@ -116,6 +117,7 @@ def test_exactly_the_most_log_messages_are_all_told(ledger) -> None:
     assert ledger.told(execution_id, "j").logs == MAX_TOLD_LOGS
 
 
+@pytest.mark.slow
 def test_messages_of_an_execution_are_in_the_order_in_which_processes_wrote_them(url, ledger) -> None:
     execution_id = announced(ledger)
     processes = [ledger_processes.start("tell_together", url, execution_id, name) for name in "abc"]

@@ -47,6 +47,7 @@ def test_the_same_process_may_claim_again_and_the_start_stays(ledger, execution_
     assert ledger.claim(execution_id, Owner.here()).started_at == first.started_at
 
 
+@pytest.mark.slow
 def test_a_live_process_keeps_its_execution_and_loses_it_at_once_when_killed(url, ledger, execution_id) -> None:
     holder = ledger_processes.start("claim", url, execution_id)
     assert holder.stdout.readline() == "claimed\n"
@@ -59,6 +60,7 @@ def test_a_live_process_keeps_its_execution_and_loses_it_at_once_when_killed(url
     assert ledger.claim(execution_id, Owner.here()).owner == Owner.here()
 
 
+@pytest.mark.slow
 def test_a_live_process_keeps_its_execution_however_long_it_is_silent(url, ledger, execution_id) -> None:
     holder = ledger_processes.start("claim", url, execution_id)
     assert holder.stdout.readline() == "claimed\n"

@@ -73,6 +73,7 @@ def test_an_end_whose_messages_cannot_be_written_is_not_written_either(ledger, e
     assert ledger.pending_messages() == ()
 
 
+@pytest.mark.slow
 def test_a_process_killed_at_any_moment_leaves_ends_with_their_messages_or_neither(url) -> None:
     for _ in range(3):
         worker = ledger_processes.start("finish_forever", url)
@@ -92,6 +93,7 @@ def test_a_process_killed_at_any_moment_leaves_ends_with_their_messages_or_neith
     assert {message.execution_id for message in messages} == ended
 
 
+@pytest.mark.slow
 def test_a_process_killed_while_it_writes_leaves_a_sound_file(sqlite_url, tmp_path) -> None:
     worker = ledger_processes.start("finish_forever", sqlite_url)
     assert worker.stdout.readline() == "working\n"

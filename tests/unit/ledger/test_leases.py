@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.assets import ledger_processes
 
 
@@ -39,6 +41,7 @@ def test_giving_back_what_another_has_changes_nothing(ledger) -> None:
     assert not ledger.lease("publisher", "b", 60)
 
 
+@pytest.mark.slow
 def test_of_processes_that_ask_at_once_one_gets_it(url, ledger) -> None:
     processes = [ledger_processes.start("lease_together", url) for _ in range(3)]
 

@@ -121,6 +121,7 @@ def test_figures_of_an_empty_ledger_name_nothing(ledger) -> None:
     assert (figures.pending_messages, figures.oldest_pending_at) == (0, None)
 
 
+@pytest.mark.slow
 def test_two_hundred_submissions_at_once_are_all_accepted_once(ledger) -> None:
     asked = [submission() for _ in range(200)] * 2
     with ThreadPoolExecutor(40) as pool:

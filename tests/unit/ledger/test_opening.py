@@ -110,12 +110,14 @@ def test_what_was_accepted_is_there_after_opening_again(url) -> None:
         assert ledger.get(asked.execution_id).label == "x"
 
 
+@pytest.mark.slow
 def test_processes_that_open_a_new_ledger_at_once_all_succeed(url) -> None:
     processes = [ledger_processes.start("open_together", url) for _ in range(3)]
 
     assert ledger_processes.race(processes) == ["opened"] * 3
 
 
+@pytest.mark.slow
 def test_a_process_killed_while_it_migrates_leaves_a_ledger_that_opens(url) -> None:
     killed = ledger_processes.start("die_migrating", url)
     assert killed.wait() == -9

@@ -105,6 +105,7 @@ def test_a_file_over_the_limit_is_refused_before_it_is_opened(tmp_path):
     assert "log" not in error.context
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "content",
     [b"PK\x03\x04 a zip, not a model", bytes(range(256)) * 64, b"\x00" * 4096, b"{}", b"\x08\x08"],
@@ -117,6 +118,7 @@ def test_bytes_that_are_no_model_are_refused(tmp_path, content):
     assert refused(path).context["step"] == "parse"
 
 
+@pytest.mark.slow
 def test_a_truncated_model_is_refused_wherever_it_was_cut(tmp_path):
     whole = linear_model().SerializeToString()
     path = tmp_path / "model.onnx"
@@ -125,6 +127,7 @@ def test_a_truncated_model_is_refused_wherever_it_was_cut(tmp_path):
         assert refused(path).context["step"] == "parse"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("location", ["weights.bin", "../../etc/passwd", "/etc/passwd", ""])
 def test_weights_outside_the_file_are_refused_also_when_they_are_there(tmp_path, location):
     (tmp_path / "weights.bin").write_bytes(bytes(4 * 3 * 4))
@@ -158,6 +161,7 @@ def test_weights_outside_the_file_are_found_in_a_sub_graph(tmp_path):
     assert (error.context["step"], "../secret" in error.message) == ("external_data", True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [b"scores", b"tests"], ids=["an-output", "the-producer"])
 def test_a_name_that_is_not_utf8_is_refused(tmp_path, name):
     path = tmp_path / "model.onnx"
@@ -199,6 +203,7 @@ def test_an_operator_that_onnxruntime_does_not_have_is_refused(tmp_path):
     assert "Teleport" in error.message
 
 
+@pytest.mark.slow
 def test_a_model_that_needs_more_memory_than_its_file_allows_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(inspection, "ONNX_CHECK_MEMORY_BYTES", 224 * MIB)
     monkeypatch.setattr(inspection, "ONNX_CHECK_COPIES", 1)

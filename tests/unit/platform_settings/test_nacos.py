@@ -159,6 +159,7 @@ def test_a_server_that_is_not_there_is_named(server: NacosServer) -> None:
     assert f"http://{server.address}/nacos: [Errno 111] Connection refused" in why_not(client_of(server))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("broken", ["slow", "trickle"])
 def test_a_server_that_does_not_come_to_an_end_is_left(server: NacosServer, broken: str) -> None:
     server.broken = broken

@@ -199,6 +199,7 @@ def test_what_another_place_said_does_not_count(server: NacosServer, machine: Se
     assert not NacosSettings(elsewhere).read().settings.execution_enabled
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("content", [b"", b"{}", b"[]", b'{"place": 1, "document": 2}', b"\xff"])
 def test_a_kept_file_that_was_spoiled_is_as_none(server: NacosServer, machine: Settings, content: bytes) -> None:
     server.publish(ON)

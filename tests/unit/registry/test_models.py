@@ -105,6 +105,7 @@ def test_the_same_bytes_from_another_execution_are_another_version(models) -> No
     assert register(models, execution="e2").version == 2
 
 
+@pytest.mark.slow
 def test_processes_that_register_at_once_share_no_version(url, models) -> None:
     said = ledger_processes.race([ledger_processes.start("register_models", url, "digits", "10") for _ in range(3)])
 

@@ -268,6 +268,7 @@ def test_verifying_reads_every_byte_and_names_all_damage(any_store: ObjectStore,
     ]
 
 
+@pytest.mark.slow
 def test_progress_ends_with_everything_read(local_store: ObjectStore) -> None:
     told: list[PinProgress] = []
     files = {f"many/{index}": content_of(str(index), 60_000) for index in range(1_000)}

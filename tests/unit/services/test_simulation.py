@@ -53,6 +53,7 @@ def test_every_code_is_an_end_or_answered_at_the_door() -> None:
     assert not any(Simulation(code).at_the_door for code in codes() if codes()[code].retry == "elsewhere")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("outcome", FAILURES)
 def test_a_failure_ends_with_its_code(settings, outcome) -> None:
     here, execution = simulated(settings, outcome)
@@ -127,6 +128,7 @@ def test_the_real_ledger_knows_nothing_of_it(settings) -> None:
         assert real.ledger.list() == ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("outcome", DOOR)
 def test_what_a_door_refuses_is_never_accepted(settings, outcome) -> None:
     with Simulation(outcome).open(settings) as here:

@@ -49,6 +49,7 @@ def test_whole(any_store: ObjectStore) -> None:
     assert b"".join(Downloads(any_store).open(pinned)) == CONTENT
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("again", [False, True], ids=["first read", "once it was found right"])
 @pytest.mark.parametrize(
     ("start", "end"),

@@ -60,6 +60,7 @@ def test_no_thread_is_left_after_an_interruption() -> None:
     assert [thread.name for thread in threading.enumerate() if thread.name == "store"] == []
 
 
+@pytest.mark.slow
 def test_a_far_store_gets_more_threads() -> None:
     seen: set[int] = set()
 
@@ -72,6 +73,7 @@ def test_a_far_store_gets_more_threads() -> None:
     assert len(seen) > 32
 
 
+@pytest.mark.slow
 def test_threads_stay_within_their_bound() -> None:
     alive, most = 0, 0
     lock = threading.Lock()

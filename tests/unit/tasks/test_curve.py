@@ -2,6 +2,7 @@
 
 import io
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
@@ -15,6 +16,7 @@ def picture(curves) -> Image.Image:
     return Image.open(io.BytesIO(draw_curves(curves))).convert("RGB")
 
 
+@pytest.mark.slow
 @given(
     st.dictionaries(
         st.text(max_size=40), st.lists(st.tuples(VALUES, VALUES), min_size=2, max_size=9), min_size=1, max_size=6

@@ -179,6 +179,7 @@ def test_a_journal_that_cannot_be_read_ends_no_training_and_stops_no_end(install
     assert installation.ledger.get(execution_id).ended
 
 
+@pytest.mark.slow
 def test_a_flood_of_lines_is_few_messages(installation, execution_id) -> None:
     asked = watch(installation, execution_id)
     with Journal.of(installation.settings.executions_root, execution_id) as journal:

@@ -98,6 +98,7 @@ def test_from_every_event_s_id_exactly_the_rest_follows(journal: Journal) -> Non
         assert follow(journal.path, standing, int(event["id"])) == everything[at + 1 :]
 
 
+@pytest.mark.slow
 def test_the_end_comes_after_what_is_written_before_it(journal: Journal) -> None:
     journal.append("log", level="info", message="first")
     stands = [standing("running")]
@@ -137,6 +138,7 @@ def test_a_journal_on_another_machine_is_said(tmp_path: Path) -> None:
     assert json.loads(events[0]["data"])["host"] == "gpu-7"
 
 
+@pytest.mark.slow
 def test_a_journal_that_is_about_to_begin_here_is_waited_for(journal: Journal) -> None:
     stands = [standing("running", owner_host=socket.gethostname())]
     looks = []
@@ -177,6 +179,7 @@ def test_who_waits_hears_a_heartbeat(journal: Journal, monkeypatch) -> None:
     assert b": nothing new\n\n" in pieces
 
 
+@pytest.mark.slow
 def test_a_ledger_that_is_away_ends_nothing(journal: Journal) -> None:
     journal.append("log", level="info", message="x")
     looks = []
@@ -190,6 +193,7 @@ def test_a_ledger_that_is_away_ends_nothing(journal: Journal) -> None:
     assert [event["event"] for event in follow(journal.path, look)] == ["log", "end"]
 
 
+@pytest.mark.slow
 def test_many_followers_look_at_the_ledger_together(journal: Journal) -> None:
     looks: list[list[str]] = []
 

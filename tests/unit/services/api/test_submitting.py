@@ -78,6 +78,7 @@ def test_another_submission_of_the_same_id_is_a_conflict_that_names_the_differen
         accept(here, submission(**document | {"resources": {"memory_bytes": 2048}}), ON)
 
 
+@pytest.mark.slow
 def test_a_retry_is_a_new_execution_and_is_told_as_the_first_was(here: Installation) -> None:
     told, untold = (
         here.ledger.accept(submission(), label="x", announced=announced).execution.execution_id

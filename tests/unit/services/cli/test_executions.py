@@ -146,6 +146,7 @@ def test_list_has_the_newest_first(here) -> None:
     assert document["executions"][0]["label"] == "digits 0.1.0 on pets"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "found"),
     [

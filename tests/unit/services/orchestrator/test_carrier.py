@@ -42,6 +42,7 @@ def test_an_execution_that_is_carried_out_here_is_not_started_elsewhere(settings
         assert not start_carrier(settings, UNKNOWN)
 
 
+@pytest.mark.slow
 def test_a_process_holds_its_execution_and_its_place_from_its_start_to_its_end(settings: Settings) -> None:
     settings = settings.model_copy(update={"max_executions": 1})
     ended = threading.Event()

@@ -97,6 +97,7 @@ def test_what_has_ended_is_forgotten(here: Installation) -> None:
     assert opened._told == set()
 
 
+@pytest.mark.slow
 def test_a_ledger_that_is_away_only_delays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dispatcher, "DISPATCH_FIRST_PAUSE_SECONDS", 0.1)
     settings = settings_at(tmp_path / "home")
