@@ -11,7 +11,14 @@ from fastapi.responses import JSONResponse
 from contracts.errors import ArchiveTooLargeError, UnsupportedMediaTypeError
 from contracts.limits import MAX_ARCHIVE_BYTES
 from runtime.archive.inspection import ArchiveKind, inspect_model_package, inspect_package
+from services.api.answers import answered
 from services.api.dependencies import Here
+from services.api.package_answers import (
+    INSPECTED_MODEL_PACKAGE,
+    INSPECTED_PACKAGE,
+    VALID_MODEL_PACKAGE,
+    VALID_PACKAGE,
+)
 from services.api.receiving import aside, received
 
 if TYPE_CHECKING:
@@ -27,30 +34,41 @@ _ZIP_BODY: Final[dict[str, Any]] = {
         "content": {"application/zip": {"schema": {"type": "string", "format": "binary"}}},
     }
 }
+_ACCEPTED: Final = "The archive breaks no rule."
 _ZIP_TYPES: Final = frozenset({"application/zip", "application/x-zip-compressed", "application/octet-stream", ""})
 """What clients call a ZIP; one that says nothing is believed, since the archive itself is checked."""
 
 
-@router.post("/packages/archive/validate", openapi_extra=_ZIP_BODY)
+@router.post("/packages/archive/validate", openapi_extra=_ZIP_BODY, responses={200: answered(_ACCEPTED, VALID_PACKAGE)})
 async def validate_package_archive(request: Request, here: Here) -> JSONResponse:
     """Check a code package's ZIP by every rule; its manifest comes back normalized."""
     return JSONResponse(_verdict(await _inspected(request, here, "training_code_package")))
 
 
-@router.post("/packages/archive/inspect", openapi_extra=_ZIP_BODY)
+@router.post(
+    "/packages/archive/inspect", openapi_extra=_ZIP_BODY, responses={200: answered(_ACCEPTED, INSPECTED_PACKAGE)}
+)
 async def inspect_package_archive(request: Request, here: Here) -> JSONResponse:
     """Check a code package's ZIP, and answer what it is and how it is configured."""
     found = await _inspected(request, here, "training_code_package")
     return JSONResponse(_configuration("training_code_package", found))
 
 
-@router.post("/model-packages/archive/validate", openapi_extra=_ZIP_BODY)
+@router.post(
+    "/model-packages/archive/validate",
+    openapi_extra=_ZIP_BODY,
+    responses={200: answered(_ACCEPTED, VALID_MODEL_PACKAGE)},
+)
 async def validate_model_package_archive(request: Request, here: Here) -> JSONResponse:
     """Check a model package's ZIP by every rule; its manifest comes back normalized."""
     return JSONResponse(_verdict(await _inspected(request, here, "training_model_package")))
 
 
-@router.post("/model-packages/archive/inspect", openapi_extra=_ZIP_BODY)
+@router.post(
+    "/model-packages/archive/inspect",
+    openapi_extra=_ZIP_BODY,
+    responses={200: answered(_ACCEPTED, INSPECTED_MODEL_PACKAGE)},
+)
 async def inspect_model_package_archive(request: Request, here: Here) -> JSONResponse:
     """Check a model package's ZIP, and answer what it is and how it is configured."""
     found = await _inspected(request, here, "training_model_package")

@@ -151,21 +151,3 @@ DATASETS: Final[dict[str, Any]] = {
         }
     ]
 }
-
-
-def answered(description: str, example: dict[str, Any], *, located: bool = False) -> dict[str, Any]:
-    """An entry of `responses`: an object with exactly the fields that the example has."""
-    schema = {
-        "type": "object",
-        "required": sorted(example),
-        "additionalProperties": False,
-        "properties": {field: {} for field in example},
-    }
-    answer: dict[str, Any] = {
-        "description": description,
-        "content": {"application/json": {"schema": schema, "example": example}},
-    }
-    if located:
-        where = "The address of the execution."
-        answer["headers"] = {"Location": {"description": where, "schema": {"type": "string"}}}
-    return answer

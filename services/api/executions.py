@@ -21,9 +21,10 @@ from runtime.execution.journal import Journal
 from services import orchestrator
 from services.api.access import WRITE
 from services.api.answering import Address, Shared
+from services.api.answers import answered
 from services.api.dependencies import Fresh, Here
 from services.api.downloads import DOWNLOAD_ANSWERS, offer
-from services.api.execution_answers import ACCEPTED, ARTIFACTS, CANCELLING, PAGE, RUN, SHOWN, answered
+from services.api.execution_answers import ACCEPTED, ARTIFACTS, CANCELLING, PAGE, RUN, SHOWN
 from services.api.submitting import (
     accept,
     artifact_documents,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
 from fastapi import APIRouter, Request
 from pydantic import BaseModel
 
 from contracts.base import ANNOUNCED, CONTRACTS
 from runtime.provenance import product_version
+from services.api.answers import exemplified
 from services.api.dependencies import Here
 
 router = APIRouter(tags=["service"])
@@ -50,7 +51,17 @@ class Contracts(BaseModel):
     contracts: dict[str, str]
 
 
-@router.get("/health")
+def _contracts() -> Contracts:
+    return Contracts(contracts={name: CONTRACTS[name].version for name in ANNOUNCED})
+
+
+_CONTRACTS: Final = _contracts().model_dump()
+_HEALTH: Final = Health(
+    version=product_version(), mode="in_service_execution", execution_enabled=True, mq_consumer_enabled=False
+).model_dump()
+
+
+@router.get("/health", responses={200: exemplified("It answers.", _HEALTH)})
 async def health(request: Request, here: Here) -> Health:
     """Say that this process answers, and whether it executes."""
     enabled = here.settings.execution_enabled
@@ -62,7 +73,7 @@ async def health(request: Request, here: Here) -> Health:
     )
 
 
-@router.get("/v1/contracts")
+@router.get("/v1/contracts", responses={200: exemplified("All of them.", _CONTRACTS)})
 async def list_contracts() -> Contracts:
     """List the contracts and their versions."""
-    return Contracts(contracts={name: CONTRACTS[name].version for name in ANNOUNCED})
+    return _contracts()

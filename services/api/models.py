@@ -1,4 +1,4 @@
-"""`/v1/models`, `/v1/packages` and `/v1/datasets`: what is registered here, with the bytes of each by HTTPS."""
+"""`/v1/models` and `/v1/datasets`: what is registered here, with the bytes of each by HTTPS."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from fastapi.responses import JSONResponse
 from contracts.errors import InvalidDocumentError, NotFoundError
 from contracts.limits import MAX_LISTED
 from services.api.answering import Address, Shared
+from services.api.answers import answered
 from services.api.dependencies import Here
 from services.api.downloads import DOWNLOAD_ANSWERS, offer
-from services.api.execution_answers import DATASETS, MODEL_SHOWN, MODELS, answered
+from services.api.execution_answers import DATASETS, MODEL_SHOWN, MODELS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

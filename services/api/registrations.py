@@ -18,8 +18,10 @@ from contracts.errors import ArchiveTooLargeError, ObjectTooLargeError
 from contracts.limits import CHECKED_HERE_BYTES, LARGE_DOCUMENT_BYTES, MAX_SNAPSHOT_BYTES
 from contracts.strict_json import dump_canonical
 from services.api.access import WRITE
+from services.api.answers import answered
 from services.api.apart import answered_apart, pieces
 from services.api.dependencies import Here
+from services.api.package_answers import REGISTERED_MODEL_PACKAGE, REGISTERED_PACKAGE, REGISTERED_SNAPSHOT
 from services.api.pinning import pin
 from services.api.receiving import aside, received
 
@@ -57,11 +59,17 @@ _MANIFEST_BODY: Final[dict[str, Any]] = {
         "content": {"application/json": {"schema": {"type": "object"}}},
     }
 }
+_REGISTERED: Final = "Registered, now or before."
 _one_large_manifest: Final = asyncio.Lock()
 """A source manifest of millions of items takes gigabytes of memory while it is pinned: one after the other."""
 
 
-@router.post("/packages", dependencies=[WRITE], openapi_extra=_ZIP_BODY)
+@router.post(
+    "/packages",
+    dependencies=[WRITE],
+    openapi_extra=_ZIP_BODY,
+    responses={200: answered(_REGISTERED, REGISTERED_PACKAGE)},
+)
 async def register_package(request: Request, here: Here, archive_name: ArchiveName = "") -> JSONResponse:
     """The archive's key and version stand for exactly its bytes from now on.
 
@@ -72,7 +80,12 @@ async def register_package(request: Request, here: Here, archive_name: ArchiveNa
     return JSONResponse({"created": registered.created, "registration": registered.registration})
 
 
-@router.post("/model-packages", dependencies=[WRITE], openapi_extra=_ZIP_BODY)
+@router.post(
+    "/model-packages",
+    dependencies=[WRITE],
+    openapi_extra=_ZIP_BODY,
+    responses={200: answered(_REGISTERED, REGISTERED_MODEL_PACKAGE)},
+)
 async def register_model_package(request: Request, here: Here, archive_name: ArchiveName = "") -> JSONResponse:
     """Training can start from the archive's model, and resume from its checkpoint, from now on.
 
@@ -83,7 +96,12 @@ async def register_model_package(request: Request, here: Here, archive_name: Arc
     return JSONResponse({"created": registered.created, "registration": registered.registration})
 
 
-@router.post("/dataset-snapshots", dependencies=[WRITE], openapi_extra=_MANIFEST_BODY)
+@router.post(
+    "/dataset-snapshots",
+    dependencies=[WRITE],
+    openapi_extra=_MANIFEST_BODY,
+    responses={200: answered(_REGISTERED, REGISTERED_SNAPSHOT)},
+)
 async def register_dataset_snapshot(request: Request, here: Here) -> Response:
     """Every object that the source manifest names is read and pinned; the same content again is the same snapshot."""
     too_large = partial(_manifest_too_large, MAX_SNAPSHOT_BYTES)

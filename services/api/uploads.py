@@ -19,7 +19,9 @@ from contracts.errors import ArchiveTooLargeError
 from contracts.upload import PackageKind, UploadRequest
 from runtime.registry.uploads import Uploads
 from services.api.access import WRITE
+from services.api.answers import exemplified
 from services.api.dependencies import Here
+from services.api.package_answers import REGISTERED_MODEL_PACKAGE, UPLOAD, UPLOAD_STATE
 from services.api.receiving import aside, received
 
 if TYPE_CHECKING:
@@ -114,7 +116,13 @@ _CONTENT: Final[dict[str, Any]] = {
 }
 
 
-@router.post("", status_code=201, dependencies=[WRITE], openapi_extra=_ANNOUNCEMENT)
+@router.post(
+    "",
+    status_code=201,
+    dependencies=[WRITE],
+    openapi_extra=_ANNOUNCEMENT,
+    responses={201: exemplified("It takes bytes until it expires.", UPLOAD)},
+)
 async def begin_upload(request: Request, here: Here) -> UploadAnswer:
     """An upload that takes exactly the announced bytes, and the request that sends them."""
     asked = validate(UploadRequest, await request.body())
@@ -128,7 +136,7 @@ async def begin_upload(request: Request, here: Here) -> UploadAnswer:
     return UploadAnswer(upload_id=upload.upload_id, url=url, headers=headers, expires_at=upload.expires_at)
 
 
-@router.put("/{upload_id}/content", openapi_extra=_CONTENT)
+@router.put("/{upload_id}/content", response_class=Response, openapi_extra=_CONTENT)
 async def receive_content(
     upload_id: UploadId,
     request: Request,
@@ -146,14 +154,18 @@ async def receive_content(
     return Response()
 
 
-@router.post("/{upload_id}/complete", dependencies=[WRITE])
+@router.post(
+    "/{upload_id}/complete",
+    dependencies=[WRITE],
+    responses={200: exemplified("Registered, now or before.", REGISTERED_MODEL_PACKAGE)},
+)
 async def complete_upload(upload_id: UploadId, here: Here) -> CompletedAnswer:
     """The package is registered, once its digest and the archive were checked; repeated, the answer is the same."""
     completion = await aside(_uploads(here).complete, upload_id)
     return CompletedAnswer(created=completion.created, registration=completion.registration)
 
 
-@router.get("/{upload_id}")
+@router.get("/{upload_id}", responses={200: exemplified("The upload as it stands.", UPLOAD_STATE)})
 def read_upload(upload_id: UploadId, here: Here) -> UploadStateAnswer:
     """How far the upload has come."""
     uploads = _uploads(here)

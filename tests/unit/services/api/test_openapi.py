@@ -61,6 +61,17 @@ def test_every_json_body_has_an_example(operations: dict[tuple[str, str], dict[s
     assert without == []
 
 
+def test_every_json_answer_has_an_example(operations: dict[tuple[str, str], dict[str, Any]]) -> None:
+    without = [
+        (operation, status)
+        for operation, described in operations.items()
+        for status, answer in described["responses"].items()
+        for kind, content in answer.get("content", {}).items()
+        if status < "300" and kind == "application/json" and "example" not in content
+    ]
+    assert without == []
+
+
 def test_a_checked_document_is_shown_with_its_answer(operations: dict[tuple[str, str], dict[str, Any]]) -> None:
     answer = operations["POST", "/v1/contracts/event/validate"]["responses"]["200"]["content"]["application/json"]
     normalized = validate("event", json.dumps(EXAMPLES["event"]).encode()).to_document()
