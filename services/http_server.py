@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import uvicorn
 
 from contracts.errors import InternalError
+from services.http_protocol import BoundedProtocol
 
 if TYPE_CHECKING:
     import socket
@@ -42,8 +43,19 @@ def run(application: ASGIApp, listening: socket.socket, *, ready: Callable[[], N
         KeyboardInterrupt: it ended as it was told to.
         InternalError: the application did not start.
     """
-    config = uvicorn.Config(
+    try:
+        _Server(configuration(application), ready).run(sockets=[listening])
+    except SystemExit as ended:  # how uvicorn says that the application's start failed
+        raise InternalError(
+            "the HTTP API did not start", hint="This is a defect of mtr: report it with the lines above."
+        ) from ended
+
+
+def configuration(application: ASGIApp) -> uvicorn.Config:
+    """How an application is served."""
+    return uvicorn.Config(
         application,
+        http=BoundedProtocol,
         lifespan="on",
         ws="none",
         log_config=None,
@@ -52,12 +64,6 @@ def run(application: ASGIApp, listening: socket.socket, *, ready: Callable[[], N
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=SHUTDOWN_SECONDS,
     )
-    try:
-        _Server(config, ready).run(sockets=[listening])
-    except SystemExit as ended:  # how uvicorn says that the application's start failed
-        raise InternalError(
-            "the HTTP API did not start", hint="This is a defect of mtr: report it with the lines above."
-        ) from ended
 
 
 class _Server(uvicorn.Server):

@@ -43,7 +43,7 @@ class Bounds:
         header_bytes = sum(len(name) + len(value) + 4 for name, value in scope["headers"])
         header_bytes += len(scope.get("query_string", b"")) + len(scope.get("raw_path") or b"")
         if header_bytes > MAX_HEADER_BYTES:
-            await failure_response(_headers_too_large(header_bytes))(scope, receive, send)
+            await failure_response(headers_too_large(header_bytes))(scope, receive, send)
             return
         most = None if _STREAMED.fullmatch(scope["path"]) else MAX_JSON_BODY_BYTES
         await self._app(scope, _Body(receive, most), send)
@@ -86,7 +86,8 @@ class _Body:
         return message
 
 
-def _headers_too_large(size: int) -> HeadersTooLargeError:
+def headers_too_large(size: int) -> HeadersTooLargeError:
+    """The refusal of a request whose address and headers have `size` bytes, or more."""
     return HeadersTooLargeError(
         f"the request's address and headers have {size} bytes, the limit is {MAX_HEADER_BYTES}",
         hint="Send fewer or shorter headers, and long values in the body.",
