@@ -25,6 +25,8 @@ class BoundedProtocol(HttpToolsProtocol):
     1. Whoever sends no whole head for as long as an idle connection may last is not waited for any longer; that a byte of it
        came now and then changes nothing.
     2. A head, or what follows a body, is not collected beyond `MAX_HEADER_BYTES`.
+    3. Whoever offers another protocol besides, as Java's client does with HTTP/2, is answered in this one. The parser takes the
+       offer for the end of HTTP, and would lose the body.
     """
 
     _uncounted_bytes = 0
@@ -40,8 +42,8 @@ class BoundedProtocol(HttpToolsProtocol):
         self._uncounted_bytes += len(data)
         try:
             self.parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            self._unsupported_upgrade_warning()
+        except httptools.HttpParserUpgrade as stopped:
+            self._go_on_without_upgrade(data[stopped.args[0] :])
         except httptools.HttpParserError:
             self.logger.warning("a connection was closed: what came is no HTTP request")
             self.send_400_response("Invalid HTTP request received.")
@@ -51,6 +53,8 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """As the base class; the request is the application's now."""
+        if self.parser.should_upgrade():
+            return  # the same head comes again, without its offer
         self._uncounted_bytes = 0
         self._unset_keepalive_if_required()
         super().on_headers_complete()
@@ -64,8 +68,23 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """As the base class."""
+        if self.parser.should_upgrade():
+            return
         self._uncounted_bytes = 0
         super().on_message_complete()
+
+    def _go_on_without_upgrade(self, rest: bytes) -> None:
+        """Afterwards the head was read once more, as if nothing had been offered, and `rest` behind it."""
+        method, version = self.parser.get_method(), self.parser.get_http_version().encode()
+        if method == b"CONNECT":  # no offer: it wants another protocol in any case
+            self.send_400_response("CONNECT is not understood here.")
+            return
+        lines = [method + b" " + self.url + b" HTTP/" + version]
+        lines += [name + b": " + value for name, value in self.headers if name != b"upgrade"]
+        self.parser = httptools.HttpRequestParser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as the base class
+        self._uncounted_bytes = 0
+        self.data_received(b"\r\n".join([*lines, b"", b""]) + rest)
 
     def _wait_for_head(self) -> None:
         self._unset_keepalive_if_required()

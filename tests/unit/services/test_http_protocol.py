@@ -114,3 +114,39 @@ def test_whoever_is_refused_and_then_sends_half_a_body_is_not_waited_for(port) -
     said = answer_to(port, b"POST /refused HTTP/1.1\r\nContent-Length: 10\r\n\r\n", b"abc")
 
     assert body_of(said)["body"] == ""
+
+
+OFFER = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA\r\n"
+
+
+@pytest.mark.parametrize(
+    "framed", [b"Content-Length: 5\r\n\r\nhello", b"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"]
+)
+def test_a_client_that_offers_http_2_keeps_its_body(port, framed) -> None:
+    assert body_of(answer_to(port, b"POST / HTTP/1.1\r\nHost: a\r\n" + OFFER + framed)) == {
+        "method": "POST",
+        "body": "hello",
+    }
+
+
+def test_a_body_may_come_after_the_head_that_offered_http_2(port) -> None:
+    said = answer_to(port, b"POST / HTTP/1.1\r\n" + OFFER + b"Content-Length: 5\r\n\r\n", b"he", b"llo")
+
+    assert body_of(said)["body"] == "hello"
+
+
+def test_an_offer_without_a_body_is_a_request(port) -> None:
+    assert body_of(answer_to(port, b"GET / HTTP/1.1\r\n" + OFFER + b"\r\n")) == {"method": "GET", "body": ""}
+
+
+def test_requests_after_an_offer_are_answered_on_the_same_connection(port) -> None:
+    with socket.create_connection(("127.0.0.1", port), timeout=WAIT_SECONDS) as client:
+        client.sendall(b"GET / HTTP/1.1\r\n" + OFFER + b"\r\n")
+        client.recv(65536)
+        client.sendall(b"DELETE / HTTP/1.1\r\n\r\n")
+
+        assert body_of(client.recv(65536))["method"] == "DELETE"
+
+
+def test_a_tunnel_is_refused(port) -> None:
+    assert answer_to(port, b"CONNECT /x HTTP/1.1\r\nHost: a\r\n\r\n").startswith(b"HTTP/1.1 400 ")
