@@ -7,9 +7,12 @@ and this one only sees to it that the bytes keep coming.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 import time
 from typing import TYPE_CHECKING, Final
+
+from starlette.requests import ClientDisconnect
 
 from contracts.errors import HeadersTooLargeError, RequestTimeoutError, RequestTooLargeError
 from contracts.limits import (
@@ -46,7 +49,9 @@ class Bounds:
             await failure_response(headers_too_large(header_bytes))(scope, receive, send)
             return
         most = None if _STREAMED.fullmatch(scope["path"]) else MAX_JSON_BODY_BYTES
-        await self._app(scope, _Body(receive, most), send)
+        # Who left before the body had come wants no answer, and nothing of ours failed.
+        with contextlib.suppress(ClientDisconnect):
+            await self._app(scope, _Body(receive, most), send)
 
 
 class _Body:

@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from starlette.requests import Request
 
 from contracts.errors import RequestTimeoutError, RequestTooLargeError
 from contracts.limits import MAX_JSON_BODY_BYTES
@@ -69,3 +70,24 @@ def test_another_body_ends_with_the_byte_that_is_too_many() -> None:
 
     with pytest.raises(RequestTooLargeError, match=f"more than {MAX_JSON_BODY_BYTES} bytes"):
         read_all(receive)
+
+
+def test_whoever_leaves_before_the_body_has_come_is_no_failure() -> None:
+    come = iter([{"type": "http.request", "body": b"x", "more_body": True}, {"type": "http.disconnect"}])
+    reached: list[str] = []
+
+    async def receive() -> Message:
+        return next(come)
+
+    async def handler(scope: Scope, receive: Receive, _send: Send) -> None:
+        reached.append(scope["path"])
+        await Request(scope, receive).body()
+        raise AssertionError("there is no body")
+
+    async def unheard(_message: Message) -> None:
+        raise AssertionError("there is nobody to answer")
+
+    scope: dict[str, Any] = {"type": "http", "method": "POST", "path": "/v1/executions", "headers": []}
+    asyncio.run(bounds.Bounds(handler)(scope, receive, unheard))
+
+    assert reached == ["/v1/executions"]
