@@ -69,7 +69,8 @@ def is_position(path: Path, position: int) -> bool:
     except FileNotFoundError:
         return False
     try:
-        return position > 0 and os.pread(descriptor, 1, position - 1) == b"\n"
+        # Behind the end there is nothing to read, and what the client names may be beyond what a file can have.
+        return 0 < position <= os.fstat(descriptor).st_size and os.pread(descriptor, 1, position - 1) == b"\n"
     finally:
         os.close(descriptor)
 

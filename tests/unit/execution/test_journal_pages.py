@@ -95,7 +95,7 @@ def test_an_entry_that_is_too_long_is_mentioned_and_passed(journal: Journal) -> 
     assert after["message"] == "after"
 
 
-@pytest.mark.parametrize("position", [1, 10_000, -1])
+@pytest.mark.parametrize("position", [1, 10_000, -1, 2**63, 10**26])
 def test_what_is_no_position(journal: Journal, position: int) -> None:
     journal.append("log", message="one")
 
