@@ -72,6 +72,7 @@ def create_application(
         description="Runs versioned training packages: a package in, a registered ONNX model out.",
         docs_url=None,  # its page would load programs from a public network
         redoc_url=None,
+        redirect_slashes=False,  # behind a proxy it would send a client, and its token, to an address without TLS
     )
     source: Source = Fixed(here) if isinstance(here, Installation) else here
     application.state.source = source

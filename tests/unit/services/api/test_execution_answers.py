@@ -111,3 +111,10 @@ def test_a_run_has_the_fields_of_its_example(ask: Callable[..., httpx.Response],
 def test_the_documents_within_the_examples_are_valid() -> None:
     assert validate("result", shown.RUN["result"]).execution_id == shown.RUN["execution_id"]
     assert validate("event", shown.RUN["events"][0]).sequence == 0
+
+
+@pytest.mark.parametrize("path", ["/v1/executions/", "/v1/executions/..%2f"])
+def test_nobody_is_sent_to_another_address(ask: Callable[..., httpx.Response], path: str) -> None:
+    answer = ask("GET", path)
+
+    assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
