@@ -65,7 +65,7 @@ test-fast: $(VENV)/.ready-dev ## what needs no service and takes no time, in und
 	$(BIN)/python -m pytest -n 2 -q -m "not service and not crash and not slow" tests/unit
 
 test-crash: $(VENV)/.ready-dev services ## kill every process in every stage
-	$(BIN)/python -m pytest -m crash
+	$(BIN)/python -m pytest -n 2 -m crash
 
 bench: $(VENV)/.ready-dev services ## speed, as ratios to named peers and floors
 	$(BIN)/python -m benchmarks
