@@ -207,18 +207,20 @@ def simulate(installation: Installation, execution_id: str, simulation: Simulati
         return
     try:
         host = Host(installation, stage_entered=lambda stage: ledger.enter_stage(execution_id, stage))
-        played = _Played(Run.of(host, execution_id), simulation, execution.model_name)
-        try:
-            outcome = played.to_the_end()
-        except RuntimeFault as fault:
-            if fault.retry == "later":
-                raise
-            outcome = Outcome.of_fault(execution_id, fault, played.error_stage(fault), played.end)
-        with played.stage("publish_outcome"):
-            ended, _ = write_end(installation, execution_id, outcome)
-            played.run.tell(
-                "state", state=ended.state, message=SUMMARY if outcome.error is None else outcome.error.message
-            )
+        run = Run.of(host, execution_id)
+        with run.journal:  # this process goes on, and may have few files open
+            played = _Played(run, simulation, execution.model_name)
+            try:
+                outcome = played.to_the_end()
+            except RuntimeFault as fault:
+                if fault.retry == "later":
+                    raise
+                outcome = Outcome.of_fault(execution_id, fault, played.error_stage(fault), played.end)
+            with played.stage("publish_outcome"):
+                ended, _ = write_end(installation, execution_id, outcome)
+                run.tell(
+                    "state", state=ended.state, message=SUMMARY if outcome.error is None else outcome.error.message
+                )
     finally:
         with contextlib.suppress(RuntimeFault):
             ledger.release(execution_id, owner)

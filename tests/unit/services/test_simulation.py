@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -119,6 +120,15 @@ def test_a_follower_sees_stages_phases_and_metrics(settings) -> None:
     assert {entry["kind"] for entry in entries} == {
         "stage", "attempt", "phase", "log", "metric", "checkpoint", "state",
     }  # fmt: skip
+
+
+def test_no_file_of_it_stays_open(settings) -> None:
+    here, execution = simulated(settings, "killed")
+    with here:
+        folder = str(Journal.of(here.settings.executions_root, execution.execution_id).path.parent)
+    links = [descriptor for descriptor in Path("/proc/self/fd").iterdir() if descriptor.is_symlink()]
+
+    assert not [link for link in links if folder in str(link.readlink())]
 
 
 def test_the_real_ledger_knows_nothing_of_it(settings) -> None:
