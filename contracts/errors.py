@@ -385,6 +385,16 @@ class BrokerMismatchError(RuntimeFault):
     exit_code = 4
 
 
+class ServiceEndingError(RuntimeFault):
+    """The HTTP API ended before it had an answer."""
+
+    code = "service_ending"
+    retry = "later"
+    http_status = 503
+    broker = "requeue"
+    exit_code = 5
+
+
 class ExecutionBusyError(RuntimeFault):
     """Another live process is working on this execution."""
 

@@ -23,6 +23,7 @@ from services.api import (
 )
 from services.api.access import TokenGate
 from services.api.bounds import Bounds
+from services.api.ending import Ending
 from services.api.failures import install_failures
 from services.api.openapi import DescribedApplication
 
@@ -85,5 +86,6 @@ def create_application(
     # Added last stands first: what is counted includes what the gate and the bounds refuse.
     application.add_middleware(TokenGate, source=source)
     application.add_middleware(Bounds)
+    application.add_middleware(Ending)
     application.add_middleware(metrics.TrafficCount, traffic=application.state.traffic)
     return application
