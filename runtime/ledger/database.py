@@ -185,3 +185,13 @@ def lock_for_migration(connection: Connection) -> None:
     """Afterwards this transaction is the only one that changes the schema (SQLite's writers are alone anyway)."""
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(7237432871)"))
+
+
+def lock_for_execution(connection: Connection, execution_id: str) -> None:
+    """Afterwards nobody else who asks for this decides, until this transaction ends, whether there is such an execution.
+
+    A row can be locked only once it is there (SQLite's writers are alone anyway).
+    """
+    if connection.dialect.name == "postgresql":
+        locked = text("SELECT pg_advisory_xact_lock(hashtextextended(:execution_id, 7237432872))")
+        connection.execute(locked, {"execution_id": execution_id})

@@ -14,7 +14,7 @@ from contracts.limits import CLAIM_EXPIRY_SECONDS
 from contracts.messages import FAILED, TaskStatusUpdate
 from contracts.references import Pinned
 from contracts.strict_json import digest_of
-from runtime.ledger.database import Database, insert_all_once, insert_once, moment_of
+from runtime.ledger.database import Database, insert_all_once, insert_once, lock_for_execution, moment_of
 from runtime.ledger.migration import bring_forward
 from runtime.ledger.outbox import (
     enqueue,
@@ -169,6 +169,7 @@ class Ledger:
                 },
             )
             if created and announced:
+                lock_for_execution(connection, execution_id)
                 _require_not_refused(connection, execution_id)
                 enqueue_queued(connection, execution_id, task_id, now)
             stored = _execution(connection, execution_id)
@@ -642,9 +643,11 @@ class Ledger:
         told = OutboxMessage.of(message)
         now = _now()
         with self.database.writing() as connection:
-            known = select(executions.c.id).where(executions.c.id == execution_id)
-            if execution_id is not None and connection.execute(known).first() is not None:
-                return False
+            if execution_id is not None:
+                lock_for_execution(connection, execution_id)
+                known = select(executions.c.id).where(executions.c.id == execution_id)
+                if connection.execute(known).first() is not None:
+                    return False
             row = {
                 "message_id": told.message_id(f"refused/{execution_id or refusal_id}"),
                 "task_id": message.task_id,

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from sqlalchemy import text
 
 from contracts.errors import LedgerUnavailableError
+from contracts.messages import refused
 from runtime.ledger import Ledger, Owner, database
+from runtime.ledger import ledger as ledger_module
 from tests.assets.postgres_server import PostgresServer
 from tests.assets.submissions import submission
 
@@ -16,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 pytestmark = pytest.mark.service
+
+WAIT_SECONDS = 60.0
 
 
 @pytest.fixture
@@ -71,3 +79,48 @@ def test_a_call_that_gets_no_connection_may_try_again(postgres_url) -> None:
             connection.close()
 
         assert ledger.list() == ()
+
+
+def test_one_id_is_not_refused_while_it_is_being_accepted(postgres_url, monkeypatch) -> None:
+    wanted, half_accepted, go_on = submission(), threading.Event(), threading.Event()
+    enqueue_queued = ledger_module.enqueue_queued
+
+    def late(*given: Any) -> None:
+        half_accepted.set()
+        assert go_on.wait(WAIT_SECONDS)
+        enqueue_queued(*given)
+
+    monkeypatch.setattr(ledger_module, "enqueue_queued", late)
+    status = refused(
+        task_id=1,
+        timestamp=datetime.now(UTC),
+        code="policy_refused",
+        message="m",
+        hint="h",
+        execution_id=wanted.execution_id,
+    )
+    with (
+        Ledger.open(postgres_url) as ledger,
+        Ledger.open(postgres_url) as other,
+        ThreadPoolExecutor(2) as pool,
+    ):
+        accepted = pool.submit(ledger.accept, wanted, label="x", announced=True)
+        assert half_accepted.wait(WAIT_SECONDS)
+        said = pool.submit(other.refuse, "digest", status, wanted.execution_id)
+        while not said.done() and not waits_for_a_lock(ledger):
+            time.sleep(0.01)
+        go_on.set()
+
+        assert accepted.result().created
+        assert said.result() is False
+        assert [message.number for message in ledger.pending_messages()] == [0]
+
+
+def waits_for_a_lock(ledger: Ledger) -> bool:
+    """Whether anybody does on this server's database."""
+    query = text(
+        "SELECT count(*) FROM pg_locks JOIN pg_database ON pg_database.oid = pg_locks.database "
+        "WHERE NOT granted AND datname = current_database()"
+    )
+    with ledger.database.reading() as connection:
+        return bool(connection.execute(query).scalar_one())
