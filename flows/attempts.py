@@ -1,18 +1,20 @@
 """Which attempt trains, where, and whether another one follows: the only place that pays for training twice.
 
 An attempt that the ledger has without an end, or as lost, may have left an end record in the store: evidence always
-wins. Another attempt follows only what a machine did (killed, lost), and memory once, where the operator allows more.
-What a package did is never tried again.
+wins. Where it left none, it is given one before another attempt begins, and the first record stays: whatever still runs of
+the older attempt comes too late. Another attempt follows only what a machine did (killed, lost), and memory once, where the
+operator allows more. What a package did is never tried again.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import httpx
 from prefect.exceptions import PrefectException
 
-from contracts.errors import CancelledError, OutOfMemoryError, RuntimeFault
+from contracts.errors import AttemptLostError, CancelledError, OutOfMemoryError, RuntimeFault
 from flows.train_package import train_package
 from runtime.execution.workspace import Workspace
 from runtime.handover import AttemptEnd, find_end
@@ -53,6 +55,9 @@ def train_in_attempts(run: Run, admitted: AdmittedPlan, watch: Callable[[], bool
     while True:
         if watch():
             raise CancelledError("cancelled before training began", hint="`mtr executions retry` starts it anew.")
+        decided = None if goes_on else _close_earlier(run)
+        if decided is not None:
+            return decided
         attempt = goes_on or ledger.begin_attempt(run.execution_id)
         goes_on, left = None, left - 1
         end = _one(run, admitted, attempt, memory_bytes, watch)
@@ -75,10 +80,30 @@ def _take_up(run: Run) -> AttemptEnd | None:
         if end is None:
             continue
         _settle(run.installation.ledger, attempt, end)
-        fault = end.fault()
-        if fault is None or fault.retry == "never":
-            decided = end
+        decided = end if _decides(end) else decided
     return decided
+
+
+def _decides(end: AttemptEnd) -> bool:
+    fault = end.fault()
+    return fault is None or fault.retry == "never"
+
+
+def _close_earlier(run: Run) -> AttemptEnd | None:
+    """Afterwards no attempt so far can leave another end; the deciding one that came just before, if there is one."""
+    for attempt in run.installation.ledger.attempts(run.execution_id):
+        given_up = AttemptLostError(
+            f"attempt {attempt.number} left no end and was given up",
+            hint="Another attempt follows where it is allowed.",
+            context={"attempt": attempt.number},
+        )
+        end = replace(_end_without_record(run, attempt, given_up), outcome=attempt.outcome or given_up.code)
+        kept = end.publish(run.installation.store)
+        if kept != end:
+            _settle(run.installation.ledger, attempt, kept)
+            if _decides(kept):
+                return kept
+    return None
 
 
 def _still_open(run: Run, pool: str | None) -> Attempt | None:
@@ -105,9 +130,11 @@ def _one(
     end = find_end(run.installation.store, run.execution_id, attempt.number)
     if end is None:
         end = _end_without_record(run, attempt, fault_of(state))
-    else:
-        unseen = {stage: seconds for stage, seconds in end.timings.items() if stage not in run.seen}
-        ledger.add_stage_seconds(run.execution_id, unseen)
+        lost = end.fault()
+        if lost is None or lost.retry != "later":
+            end = end.publish(run.installation.store)
+    unseen = {stage: seconds for stage, seconds in end.timings.items() if stage not in run.seen}
+    ledger.add_stage_seconds(run.execution_id, unseen)
     _settle(ledger, attempt, end)
     fault = end.fault()
     if fault is not None and fault.retry == "later":
@@ -116,7 +143,7 @@ def _one(
 
 
 def _end_without_record(run: Run, attempt: Attempt, fault: RuntimeFault) -> AttemptEnd:
-    """What is known of an attempt that left nothing in the store; not stored either, so that late evidence still counts."""
+    """What is known of an attempt that left nothing in the store."""
     return AttemptEnd(
         execution_id=run.execution_id,
         attempt=attempt.number,
@@ -148,7 +175,10 @@ def _on_pool(
     child = start_or_find(f"train-package/{device}", plan, attempt.number, idempotency_key=key, job_variables={})
     run.tell("attempt", attempt=attempt.number, flow_run_id=str(child))
     run.follow_stage("materialize_inputs")  # the wait for a worker counts for what is waited for
-    return follow(child, cancelled=watch, stage_entered=run.follow_stage)
+    try:
+        return follow(child, cancelled=watch, stage_entered=run.follow_stage)
+    except CancelledError as fault:  # its process may be alive still: what it makes from here on is not kept
+        return failed_state(fault)
 
 
 def _settle(ledger: Ledger, attempt: Attempt, end: AttemptEnd) -> None:

@@ -105,7 +105,7 @@ def _stages(run: Run, plan: Plan, attempt: int, memory_bytes: int | None, progre
             run.log.info("Training had finished in attempt %s; going on with its result.", workspace.attempt)
     progress.completion, progress.process = finished.completion, finished.record.to_document()
     verified = verify_artifacts(run, plan, finished.completion, workspace)
-    progress.artifacts = persist_artifacts(run, plan, finished.completion, verified, workspace)
+    progress.artifacts = persist_artifacts(run, plan, finished.completion, verified, workspace, attempt=attempt)
 
 
 def _end(run: Run, attempt: int, progress: _Progress, fault: RuntimeFault | None) -> AttemptEnd:

@@ -7,11 +7,11 @@ import hashlib
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from contracts.errors import ArtifactChangedError, DigestMismatchError, RuntimeFault
+from contracts.errors import ArtifactChangedError, AttemptLostError, DigestMismatchError, RuntimeFault
 from contracts.references import Pinned
 from contracts.result import TrainingResult
 from contracts.strict_json import dump_canonical
-from runtime.handover import BUCKET, artifact_place, output_key
+from runtime.handover import BUCKET, artifact_place, find_end, output_key
 from runtime.sizes import readable_size
 from tasks.showing import escape, show_markdown
 from tasks.stage import stage
@@ -31,6 +31,8 @@ def persist_artifacts(
     completion: Completion,
     verified: tuple[ResultArtifact, ...],
     workspace: Workspace,
+    *,
+    attempt: int,
 ) -> list[dict[str, Any]]:
     """Where every artifact is stored, as `[{"artifact", "object"}]`. In the UI: their places.
 
@@ -38,9 +40,11 @@ def persist_artifacts(
 
     Raises:
         ArtifactChangedError: a file is no longer what was verified.
+        AttemptLostError: the attempt was given up, and another one may have begun.
         ConflictError: a key holds other bytes.
         StorageUnavailableError: the store does not answer; the workspace stays, so that training need not run again.
     """
+    _require_open(run, attempt)
     stored = []
     for artifact in verified:
         pinned = _place(plan, artifact)
@@ -79,6 +83,16 @@ def keep_output(run: Run, attempt: int) -> None:
         return
     except (RuntimeFault, OSError) as error:
         run.log.warning("The output of attempt %s stays on this machine only: %s", attempt, error)
+
+
+def _require_open(run: Run, attempt: int) -> None:
+    """Nothing, unless the attempt has an end already: then its artifacts would be a second set beside another's."""
+    if find_end(run.installation.store, run.execution_id, attempt) is not None:
+        raise AttemptLostError(
+            f"attempt {attempt} was given up while it ran: what it made is not kept",
+            hint="The machine was not heard of for too long; another attempt has taken its place.",
+            context={"attempt": attempt},
+        )
 
 
 def _place(plan: Plan, artifact: ResultArtifact) -> Pinned:

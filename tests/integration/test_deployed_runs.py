@@ -12,6 +12,8 @@ from prefect.client.schemas.actions import DeploymentUpdate
 
 from blocks.configuration import BLOCK_NAME
 from blocks.execution_policy import ExecutionPolicy
+from contracts.errors import AttemptLostError
+from runtime.handover import AttemptEnd
 from runtime.installation import Installation
 from services import orchestrator
 from tasks.stage import STAGES
@@ -145,6 +147,31 @@ def test_an_accepted_execution_is_carried_out_by_a_worker_once(prefect_stack: Pr
         ended = prefect_stack.end(client.read_flow_run(first))
     assert ended.state.is_completed(), ended.state.message
     site.require_one_clean_success(submission.execution_id)
+
+
+def test_an_attempt_that_is_given_up_while_it_trains_keeps_nothing_of_what_it_makes(
+    prefect_stack: PrefectStack, package: str
+) -> None:
+    run = prefect_stack.begin(
+        FORM, package=package, data="images", parameters={"epochs": 2, "pause_seconds": 1.0}, cpus=1, memory="1GiB"
+    )
+    wait_for_training(prefect_stack, str(run.id))
+    given_up = AttemptLostError("not heard of", hint="Another attempt follows.")
+    with Installation.open(prefect_stack.site.settings) as installation:
+        AttemptEnd(
+            execution_id=str(run.id), attempt=1, outcome=given_up.code, stage="train", error=given_up.to_document()
+        ).publish(installation.store)
+    ended = prefect_stack.end(run, seconds=240)
+
+    assert ended.state.is_completed(), ended.state.message
+    assert [child.state.name for child in prefect_stack.children(run)].count("AttemptLost") == 1
+    with Installation.open(prefect_stack.site.settings) as installation:
+        attempts = installation.ledger.attempts(str(run.id))
+        assert [(one.outcome, one.training_finished) for one in attempts] == [
+            ("attempt_lost", False),
+            ("succeeded", True),
+        ]
+    prefect_stack.site.require_one_clean_success(str(run.id))
 
 
 def test_an_execution_cancelled_before_a_worker_takes_it_never_begins(prefect_stack: PrefectStack) -> None:

@@ -203,3 +203,32 @@ def test_an_attempt_that_left_nothing_is_lost(ending) -> None:
     bench.installation.ledger.begin_attempt(bench.execution_id)
     assert bench.train().attempt == 2
     assert bench.outcomes() == ["attempt_lost", "succeeded"]
+
+
+def test_an_attempt_that_was_given_up_has_its_end_for_good(ending) -> None:
+    bench = ending(Crashed(), None)
+    bench.train()
+    assert bench.end(1).outcome == "attempt_lost"
+
+
+def test_an_attempt_of_an_earlier_process_has_its_end_before_another_begins(ending) -> None:
+    bench = ending(None)
+    bench.installation.ledger.begin_attempt(bench.execution_id)
+    bench.train()
+    assert bench.end(1).outcome == "attempt_lost"
+
+
+def test_an_end_that_comes_just_before_its_attempt_is_given_up_decides(ending, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = ending()
+    bench.installation.ledger.begin_attempt(bench.execution_id)
+    monkeypatch.setattr(attempts, "_take_up", lambda _run: None)  # it looked a moment too early
+    bench.end(1)
+    assert bench.train().attempt == 1
+    assert bench.outcomes() == ["succeeded"]
+
+
+def test_a_store_that_was_away_leaves_its_attempt_open_for_late_evidence(ending) -> None:
+    bench = ending(failed_state(STORE_AWAY))
+    with pytest.raises(StorageUnavailableError):
+        bench.train()
+    assert bench.end(1).outcome == "succeeded"
