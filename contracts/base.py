@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar, cast, overload
 from uuid import UUID
 
@@ -28,7 +28,7 @@ from pydantic_core import PydanticKnownError, core_schema
 
 from contracts.errors import InvalidDocumentError
 from contracts.item_columns import OWNED
-from contracts.limits import MAX_COUNT
+from contracts.limits import MAX_COUNT, MAX_VIOLATIONS
 from contracts.strict_json import parse_unchecked, value_violations
 from contracts.violations import ALTERNATIVE, FAST_BRANCH, MISSING, collect_violations, kind_of, quoted, several
 
@@ -306,7 +306,7 @@ _PLAIN_KINDS = frozenset({int, bool, type(None), str})
 def _free_map(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise PydanticKnownError("dict_type")
-    found = list(value_violations(value)) if value else None
+    found = list(islice(value_violations(value), MAX_VIOLATIONS + 1)) if value else None
     if found:
         raise several(found)
     return value

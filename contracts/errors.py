@@ -5,7 +5,10 @@ A subclass of `RuntimeFault` with a `code` is an entry of the table; `docs/error
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, ClassVar, Literal
+
+from contracts.limits import MAX_VIOLATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -86,7 +89,7 @@ def fault_from_document(document: Mapping[str, object]) -> RuntimeFault:
 
 
 class InvalidDocumentError(RuntimeFault):
-    """A document breaks its contract; `context["violations"]` lists every `{"path", "message"}`."""
+    """A document breaks its contract; `context["violations"]` lists every `{"path", "message"}`, up to a thousand."""
 
     code = "invalid_document"
     http_status = 422
@@ -94,8 +97,10 @@ class InvalidDocumentError(RuntimeFault):
 
     @classmethod
     def of(cls, contract: str, violations: Iterable[Mapping[str, str]]) -> InvalidDocumentError:
-        """The error for a document of `contract`; its message names every path."""
-        found = [dict(violation) for violation in violations]
+        """The error for a document of `contract`; its message names the first paths, and its context up to `MAX_VIOLATIONS`."""
+        found = [dict(violation) for violation in itertools.islice(violations, MAX_VIOLATIONS + 1)]
+        if len(found) > MAX_VIOLATIONS:
+            found[-1] = {"path": "", "message": f"has more violations than the first {MAX_VIOLATIONS}, named here"}
         said = "; ".join(f"{violation['path'] or '(document)'}: {violation['message']}" for violation in found[:20])
         more = f"; and {len(found) - 20} more" if len(found) > 20 else ""
         headline = f"not a valid {contract} document"

@@ -96,6 +96,8 @@ MAX_GIVEN_DOCUMENT_BYTES: Final = 8 * GIB
 """A document that a person names, read whole: a source manifest of ten million items has some 4 GB; a device has no end."""
 MAX_REREAD_BYTES: Final = 16 * MIB
 """A text that is no strict JSON is read a second time up to here, in under a second, to name the fields at fault."""
+MAX_VIOLATIONS: Final = 1_000
+"""Named of one document: a person corrects the first ten; 12 MB of unknown fields would be 200 MB of complaints."""
 MAX_RECORD_BYTES: Final = 64 * MIB
 """A registration record or stored submission: a manifest twice, and room."""
 

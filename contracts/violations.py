@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import types
 import typing
 from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
@@ -10,6 +11,7 @@ import typing_extensions
 from pydantic import BaseModel
 from pydantic_core import PydanticCustomError
 
+from contracts.limits import MAX_VIOLATIONS
 from contracts.strict_json import join_path
 
 if TYPE_CHECKING:
@@ -45,14 +47,14 @@ def several(violations: Iterable[Mapping[str, Any]]) -> PydanticCustomError:
 
 
 def collect_violations(error: ValidationError, contract: Any) -> list[Violation]:
-    """Every violation of `error`, in the order of the document.
+    """Every violation of `error`, in the order of the document; of very many the first, one more than are ever told.
 
     Args:
         error: what pydantic raised.
         contract: the model that was validated; tells which fields are known where one is not. A union of documents
             says by a tag which of them was meant.
     """
-    return list(_violations(error, contract))
+    return list(itertools.islice(_violations(error, contract), MAX_VIOLATIONS + 1))
 
 
 def _violations(error: ValidationError, contract: Any) -> Iterator[Violation]:

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from contracts.base import ANNOUNCED, CONTRACTS, guess_contract, validate
 from contracts.dataset import DatasetSnapshot
 from contracts.errors import InvalidDocumentError
+from contracts.limits import MAX_VIOLATIONS
 from contracts.package import PackageManifest
 from contracts.result import TrainingResult
 from contracts.submission import TrainingCodeSubmission
@@ -388,3 +389,17 @@ def test_a_model_that_is_not_announced_is_named_after_its_class() -> None:
 def test_a_model_class_may_stand_for_the_contracts_name() -> None:
     with pytest.raises(InvalidDocumentError, match="not a valid mq_submission document"):
         validate(TrainingCodeSubmission, {})
+
+
+@pytest.mark.parametrize("where", ["document", "free map"])
+def test_of_very_many_violations_the_first_are_named_and_that_there_are_more(where) -> None:
+    many = dict.fromkeys((f"f{number}" for number in range(2 * MAX_VIOLATIONS)), float("nan"))
+    document = {**documents.submission(), **(many if where == "document" else {"parameters": many})}
+
+    with pytest.raises(InvalidDocumentError) as refused:
+        validate("mq_submission", document)
+    found = refused.value.context["violations"]
+
+    assert found[0]["path"].endswith("f0")
+    assert len(found) == MAX_VIOLATIONS + 1
+    assert found[-1] == {"path": "", "message": "has more violations than the first 1000, named here"}
