@@ -39,7 +39,7 @@ from services.api.transcript import Transcript
 
 if TYPE_CHECKING:
     from runtime.installation import Installation
-    from runtime.ledger import Execution
+    from runtime.ledger import Accepted, Execution
     from services.api.application import Carrier
 
 router = APIRouter(prefix="/v1/executions", tags=["executions"])
@@ -218,11 +218,15 @@ async def fetch_artifact(
 
 async def _accepted(request: Request, here: Installation) -> Execution:
     """The execution of the submission in the request's body, recorded, and on its way to be carried out."""
-    submission = validate(TrainingCodeSubmission, await request.body())
-    accepted = await to_thread.run_sync(accept, here, submission, here.settings.policy())
+    accepted = await to_thread.run_sync(_taken, here, await request.body())
     if not accepted.execution.ended:
         _wake(request, accepted.execution.execution_id)
     return accepted.execution
+
+
+def _taken(here: Installation, body: bytes) -> Accepted:
+    """As `accept`. Not for the event loop: a large document is looked at for seconds."""
+    return accept(here, validate(TrainingCodeSubmission, body), here.settings.policy())
 
 
 def _wake(request: Request, execution_id: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -12,13 +13,16 @@ from contracts.base import validate
 from contracts.references import Pinned
 from runtime.installation import Installation
 from services.api import execution_answers as shown
+from services.api import executions
 from services.api.application import create_application
 from tests.assets.executions import settings_at
-from tests.assets.submissions import submission
+from tests.assets.submissions import submission, submission_document
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from contracts.submission import TrainingCodeSubmission
 
 
 @pytest.fixture(scope="module")
@@ -118,3 +122,19 @@ def test_nobody_is_sent_to_another_address(ask: Callable[..., httpx.Response], p
     answer = ask("GET", path)
 
     assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
+
+
+def test_a_submission_is_checked_beside_the_event_loop(
+    ask: Callable[..., httpx.Response], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checked_in: list[threading.Thread] = []
+
+    def noting(contract: type[TrainingCodeSubmission], content: bytes) -> TrainingCodeSubmission:
+        checked_in.append(threading.current_thread())
+        return validate(contract, content)
+
+    monkeypatch.setattr(executions, "validate", noting)
+    answer = ask("POST", "/v1/executions", json=submission_document())
+
+    assert answer.status_code == 202
+    assert checked_in[0] is not threading.current_thread()  # in which the loop of `ask` runs
