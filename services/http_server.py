@@ -25,6 +25,8 @@ KEEP_ALIVE_SECONDS: Final = 75
 
 _FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _OURS: Final = ("uvicorn", "mtr", "services", "runtime", "tasks", "contracts")
+_TOLD_BY_THE_BRIDGE: Final = ("aiormq", "aio_pika")
+"""What they have to say of a broker that is away fills pages, at each try; the bridge says it in a line."""
 _PROBED: Final = ("/health", "/ready", "/metrics")
 """Asked every few seconds by machines: a line each would bury the others."""
 
@@ -94,6 +96,8 @@ def log_to_stderr() -> None:
         logger.propagate = False
     access = logging.getLogger("uvicorn.access")
     access.filters[:] = [_without_secrets]
+    for name in _TOLD_BY_THE_BRIDGE:
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)  # its starts and ends are ours to tell
 
 

@@ -15,7 +15,7 @@ def access(monkeypatch) -> logging.Logger:
     loggers = [
         logging.getLogger(name) for name in ("uvicorn", "uvicorn.access", "uvicorn.error", "services", "runtime")
     ]
-    loggers += [logging.getLogger(name) for name in ("tasks", "contracts", "mtr")]
+    loggers += [logging.getLogger(name) for name in ("tasks", "contracts", "mtr", "aiormq", "aio_pika")]
     for logger in loggers:
         for attribute in ("handlers", "filters", "level", "propagate"):
             monkeypatch.setattr(logger, attribute, getattr(logger, attribute))
@@ -48,6 +48,14 @@ def test_a_probe_that_failed_is_logged(access, capsys) -> None:
     request(access, "/ready", 503)
 
     assert "/ready" in capsys.readouterr().err
+
+
+def test_what_the_bridge_tells_in_a_line_its_library_does_not_tell_in_pages(access, caplog) -> None:
+    log_to_stderr()
+    logging.getLogger("aiormq.connection").error("Server connection reset", exc_info=ConnectionError("reset"))
+    logging.getLogger("aio_pika.connection").warning("Reconnecting")
+
+    assert caplog.records == []
 
 
 def test_what_parts_of_the_product_say_is_logged(access, capsys) -> None:
