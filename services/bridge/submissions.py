@@ -71,7 +71,7 @@ class Named:
         if len(body) > MAX_SUBMISSION_BYTES:
             return cls()
         try:
-            document = json.loads(body, object_pairs_hook=_marked)
+            document = json.loads(body, object_pairs_hook=_marked, parse_int=_counted)
         except (ValueError, RecursionError):
             return cls()
         if not isinstance(document, dict):
@@ -176,6 +176,11 @@ def _marked(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     for name, value in pairs:
         found[name] = _TWICE if name in found else value
     return found
+
+
+def _counted(digits: str) -> int | None:
+    """The number, if it can be an id: the interpreter refuses longer ones, and with them the ids beside them."""
+    return int(digits) if len(digits) <= len(str(MAX_COUNT)) else None
 
 
 def _task_id(value: object) -> int | None:
