@@ -22,6 +22,7 @@ from flows.attempts import train_in_attempts
 from flows.train_package import stage_of
 from runtime.execution.telling import Teller
 from runtime.ledger import Owner
+from runtime.requests import label_of
 from tasks.admit_execution import admit_execution
 from tasks.check_package import check_package
 from tasks.pin_dataset import pin_dataset
@@ -112,8 +113,7 @@ def _accepted(host: Host, execution_id: str, submission: dict[str, Any]) -> Exec
     ledger = host.installation.ledger
     if submission:
         document = validate(TrainingCodeSubmission, submission)
-        package = document.package
-        label = f"{package.key} {package.version}"
+        label = label_of(host.installation, document)
         return ledger.accept(document, label=label, announced=True).execution  # whoever submits so is the platform
     if not execution_id:
         raise InvalidDocumentError.of(

@@ -188,6 +188,12 @@ def test_all_three_ways_are_told_alike(told) -> None:
     assert story(BY_HTTP) == story(BY_QUEUE) == story(BY_PREFECT) == [0, 1, "task.log", 3, "model.registered"]
 
 
+def test_all_three_ways_have_one_name_for_people(told, walked) -> None:
+    labels = {walked.execution(name)["label"] for name in FILES.values()}
+
+    assert labels == {f"digits 0.1.0 on {walked.read('data.json')['object']['sha256'][:12]}"}
+
+
 def test_every_message_comes_once_on_the_routing_key_of_its_kind(told) -> None:
     messages = [message for heard in told.values() for message in heard]
 
