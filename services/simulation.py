@@ -184,10 +184,16 @@ class SimulatedDispatcher(Dispatcher):
         """Afterwards whatever has been accepted has its end; how long there is nothing to do unless somebody rings."""
         ledger = self._here.ledger
         found = [*ledger.list(state="queued", limit=None), *ledger.list(state="running", limit=None)]
+        failures: list[Exception] = []
         for execution in sorted(found, key=lambda one: one.created_at):
             if self._closing.is_set():
                 break
-            simulate(self._here, execution.execution_id, self._simulation)
+            try:
+                simulate(self._here, execution.execution_id, self._simulation)
+            except Exception as error:  # noqa: BLE001 - whatever it was, those behind it do not wait for it
+                failures.append(error)
+        if failures:
+            raise failures[0]
         return SWEEP_SECONDS
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from contracts.messages import COMPLETED, FAILED, QUEUED, RUNNING
 from runtime.execution.journal import Journal
 from runtime.installation import Installation
 from runtime.onnx.inspection import inspect_model
+from services import simulation
 from services.bridge.submissions import Answered, take
 from services.simulation import Simulation, simulate, tiny_onnx
 from tests.assets.executions import settings_at
@@ -171,3 +173,26 @@ def test_what_will_come_back_decides_nothing(settings, outcome) -> None:
 def test_execution_is_off_where_policy_is_to_refuse(settings) -> None:
     with Simulation("policy_refused").open(settings) as here:
         assert not here.settings.execution_enabled
+
+
+def test_an_execution_that_cannot_be_simulated_holds_up_no_other(settings, monkeypatch) -> None:
+    outcome = Simulation("succeeded")
+    with outcome.open(settings) as here:
+        first, second = (
+            here.ledger.accept(submission(), label="digits 0.1.0").execution.execution_id for _ in range(2)
+        )
+        simulate_one = simulation.simulate
+
+        def simulate_but_the_first(installation, execution_id, wanted) -> None:
+            if execution_id == first:
+                raise RuntimeError("a defect")
+            simulate_one(installation, execution_id, wanted)
+
+        monkeypatch.setattr(simulation, "simulate", simulate_but_the_first)
+        with simulation.SimulatedDispatcher(here, outcome) as dispatcher:
+            dispatcher.wake()
+            deadline = time.monotonic() + 30
+            while here.ledger.get(second).state != "succeeded":
+                assert time.monotonic() < deadline
+                time.sleep(0.02)
+        assert here.ledger.get(first).state == "queued"
