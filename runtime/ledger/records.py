@@ -72,6 +72,25 @@ class ExecutionSummary:
         """Where a list goes on after this one, as `Ledger.list` takes it."""
         return f"{self.created_at.astimezone(UTC):%Y%m%dT%H%M%S.%f}_{self.execution_id}"
 
+    def to_summary_document(self) -> dict[str, Any]:
+        """An entry of `mtr executions list --json` and of `GET /v1/executions`."""
+        return {
+            "execution_id": self.execution_id,
+            "state": self.state,
+            "stage": self.stage,
+            "label": self.label,
+            "task_id": self.task_id,
+            "task_kind": self.task_kind,
+            "package": {"key": self.package_key, "version": self.package_version},
+            "retry_of": self.retry_of,
+            "cancel_requested": self.cancel_requested,
+            "created_at": self.created_at.isoformat(),
+            "started_at": self.started_at.isoformat() if self.started_at else None,
+            "ended_at": self.ended_at.isoformat() if self.ended_at else None,
+            "error": self.error,
+            "ui_url": self.ui_url,
+        }
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unfinished:

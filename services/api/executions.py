@@ -33,7 +33,6 @@ from services.api.submitting import (
     find_artifact,
     retry,
     run_document,
-    summary_document,
 )
 from services.api.transcript import Transcript
 
@@ -140,7 +139,7 @@ def list_executions(
     shown = found[:limit]
     return JSONResponse(
         {
-            "executions": [summary_document(one) for one in shown],
+            "executions": [one.to_summary_document() for one in shown],
             "next_cursor": shown[-1].cursor if len(found) > limit else None,
         }
     )

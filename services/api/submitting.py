@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from contracts.admission import ExecutionPolicy
     from contracts.submission import TrainingCodeSubmission
     from runtime.installation import Installation
-    from runtime.ledger import Accepted, Attempt, Execution, ExecutionSummary
+    from runtime.ledger import Accepted, Attempt, Execution
 
 SHOWN: Final = 5
 """Of what exists, in a message about what does not."""
@@ -111,30 +111,10 @@ def find_artifact(execution: Execution, sha256: str) -> tuple[Pinned, str]:
 # --- what is answered -------------------------------------------------------------------------------------------------
 
 
-def summary_document(one: ExecutionSummary) -> dict[str, Any]:
-    """An entry of `GET /v1/executions`."""
-    return {
-        "execution_id": one.execution_id,
-        "state": one.state,
-        "stage": one.stage,
-        "label": one.label,
-        "task_id": one.task_id,
-        "task_kind": one.task_kind,
-        "package": {"key": one.package_key, "version": one.package_version},
-        "retry_of": one.retry_of,
-        "cancel_requested": one.cancel_requested,
-        "created_at": one.created_at.isoformat(),
-        "started_at": one.started_at.isoformat() if one.started_at else None,
-        "ended_at": one.ended_at.isoformat() if one.ended_at else None,
-        "error": one.error,
-        "ui_url": one.ui_url,
-    }
-
-
 def execution_document(execution: Execution, attempts: Iterable[Attempt] = ()) -> dict[str, Any]:
     """`GET /v1/executions/{id}`: all that `mtr executions show` says, and its attempts."""
     return {
-        **summary_document(execution),
+        **execution.to_summary_document(),
         **execution.to_document(),
         "model_name": execution.model_name,
         "attempts": [

@@ -185,22 +185,3 @@ def execution_list(executions: Iterable[ExecutionSummary]) -> Any:
             for one in executions
         ],
     )
-
-
-def summary_document(one: ExecutionSummary) -> dict[str, Any]:
-    """An entry of `mtr executions list --json`."""
-    return {
-        "execution_id": one.execution_id,
-        "state": one.state,
-        "stage": one.stage,
-        "label": one.label,
-        "task_id": one.task_id,
-        "task_kind": one.task_kind,
-        "package": {"key": one.package_key, "version": one.package_version},
-        "retry_of": one.retry_of,
-        "created_at": one.created_at.isoformat(),
-        "started_at": one.started_at.isoformat() if one.started_at else None,
-        "ended_at": one.ended_at.isoformat() if one.ended_at else None,
-        "error": one.error,
-        "ui_url": one.ui_url,
-    }

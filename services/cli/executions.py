@@ -25,7 +25,6 @@ from services.cli.execution_views import (
     execution_list,
     execution_views,
     exit_code,
-    summary_document,
 )
 from services.cli.following import carry_out, entry_text
 from services.cli.options import (
@@ -80,7 +79,7 @@ def list_executions(
             since=None if since is None else read_moment(since),
             limit=limit,
         )
-        terminal.answer({"executions": [summary_document(one) for one in found]}, execution_list(found))
+        terminal.answer({"executions": [one.to_summary_document() for one in found]}, execution_list(found))
 
 
 def read_moment(text: str) -> datetime:
