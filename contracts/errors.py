@@ -562,6 +562,58 @@ class AttemptLostError(RuntimeFault):
     retry = "elsewhere"
 
 
+class PodEvictedError(RuntimeFault):
+    """The cluster took the attempt's pod off its node: pressure on the node, a drain, or the eviction API."""
+
+    code = "pod_evicted"
+    retry = "elsewhere"
+
+
+class PodPreemptedError(RuntimeFault):
+    """A pod of higher priority took the place of the attempt's."""
+
+    code = "pod_preempted"
+    retry = "elsewhere"
+
+
+class PodDeletedError(RuntimeFault):
+    """Somebody deleted the attempt's pod or Job."""
+
+    code = "pod_deleted"
+    retry = "elsewhere"
+
+
+class NodeLostError(RuntimeFault):
+    """The node that ran the attempt is not heard of any more."""
+
+    code = "node_lost"
+    retry = "elsewhere"
+
+
+class ImagePullError(RuntimeFault):
+    """The cluster cannot get the image that the attempt runs in."""
+
+    code = "image_pull"
+
+
+class UnschedulableError(RuntimeFault):
+    """No node had room for the attempt within the operator's grace."""
+
+    code = "unschedulable"
+
+
+class QuotaExceededError(RuntimeFault):
+    """The namespace's quota does not let the attempt's pod be made."""
+
+    code = "quota_exceeded"
+
+
+class ClusterRefusedError(RuntimeFault):
+    """The cluster does not let the attempt's pod be made or started: an admission rule, a missing secret or volume."""
+
+    code = "cluster_refused"
+
+
 class CancelledError(RuntimeFault):
     """Somebody asked for it."""
 

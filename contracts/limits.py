@@ -60,6 +60,10 @@ REGISTRATIONS_AT_ONCE: Final = 8
 UPLOAD_PARTS_AT_ONCE: Final = 2
 """Two parts in flight hide the hashing of the next; more only cost memory."""
 
+# A cluster.
+CLUSTER_JOB_SECONDS: Final = 60.0
+"""For a worker to make the Job of a run that it has taken; afterwards its absence is a deletion."""
+
 # The object store (defaults of `StoreDeadlines`).
 STORE_CALL_SECONDS: Final = 5.0
 """One answer, or the next bytes of one. A healthy server needs milliseconds."""
