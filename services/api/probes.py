@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import shutil
 import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -18,13 +19,15 @@ from contracts.errors import (
     StorageRefusedError,
     StorageUnavailableError,
 )
-from contracts.limits import PROBE_MEMORY_SECONDS, PROBE_SECONDS
+from contracts.limits import MIN_FREE_DISK_BYTES, PROBE_MEMORY_SECONDS, PROBE_SECONDS
+from runtime.sizes import readable_size
 from services.orchestrator.environment import has_server
 from services.orchestrator.processes import answers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from concurrent.futures import Future
+    from pathlib import Path
 
     from runtime.installation import Installation
     from runtime.live_installation import Source
@@ -146,6 +149,7 @@ def _ask_store(here: Installation) -> str:
 
     No listing: the store's library holds the interpreter while it waits for one, and with it every other request.
     """
+    _require_room(here.settings.home)
     root = here.settings.store_root
     if not here.settings.uses_s3:
         if root.exists() and not root.is_dir():
@@ -160,6 +164,17 @@ def _ask_store(here: Installation) -> str:
             f"these buckets do not exist: {', '.join(missing)}", hint="Run `mtr apply`, which makes them."
         )
     return "S3"
+
+
+def _require_room(home: Path) -> None:
+    """Nothing, where this machine's disk takes what is received: whatever goes to a store far away lies here first."""
+    left = shutil.disk_usage(home).free
+    if left < MIN_FREE_DISK_BYTES:
+        raise StorageRefusedError(
+            f"the disk of {home} has {readable_size(left)} left, and {readable_size(MIN_FREE_DISK_BYTES)} are needed",
+            hint="Free some, or set MTR_HOME to a larger disk.",
+            context={"path": str(home), "free_bytes": left},
+        )
 
 
 def _ask_ledger(here: Installation) -> str:

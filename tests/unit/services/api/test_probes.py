@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import socket
 import threading
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from contracts.errors import StorageUnavailableError
+from contracts.limits import MIB
 from runtime.installation import Installation
 from runtime.live_installation import Fixed
 from services.api import probes as module
@@ -153,3 +155,14 @@ def test_a_ledger_whose_server_is_away_is_said(tmp_path: Path) -> None:
             (found,) = ask(probes_of(Fixed(here)))
 
     assert (found["ledger"].state, found["ledger"].needed) == ("unavailable", True)
+
+
+def test_a_full_disk_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = shutil.disk_usage(tmp_path)
+    with Installation.open(settings_at(tmp_path / "home")) as here:
+        here.ledger.figures()
+        monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=100 * MIB))
+        (found,) = ask(probes_of(Fixed(here)))
+
+    assert (found["store"].state, found["ledger"].state) == ("unavailable", "ok")
+    assert found["store"].message == f"the disk of {here.settings.home} has 100.0 MiB left, and 512.0 MiB are needed"
