@@ -718,15 +718,19 @@ class Ledger:
     def lease(self, name: str, holder: str, seconds: float) -> bool:
         """Whether `holder` has the lease `name` for `seconds` from now: of several that ask, one at a time does.
 
-        Ask again before the time is over to keep it. One that nobody renewed is free for whoever asks next. The clock is
-        the database's where it has one, so that machines need not agree on the time.
+        Ask again before the time is over to keep it. One that nobody renewed is free for whoever asks next, and so is one
+        whose holder (`Owner.new_holder`) can be seen to be gone: a process that was killed on this machine. The clock is the
+        database's where it has one, so that machines need not agree on the time.
         """
         with self.database.writing() as connection:
             now = moment_of(connection)
             values = {"holder": holder, "expires_at": now + timedelta(seconds=seconds)}
             if insert_once(connection, leases, {"name": name, **values}):
                 return True
-            mine_or_free = (leases.c.holder == holder) | (leases.c.expires_at <= now)
+            there = connection.execute(select(leases.c.holder).where(leases.c.name == name)).scalar_one_or_none()
+            owner = None if there is None else Owner.of_holder(there)
+            left = there if owner is not None and owner.is_gone() else holder
+            mine_or_free = leases.c.holder.in_((holder, left)) | (leases.c.expires_at <= now)
             done = connection.execute(update(leases).where(leases.c.name == name, mine_or_free).values(**values))
             return done.rowcount == 1
 

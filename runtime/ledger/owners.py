@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
-from dataclasses import dataclass
+import uuid
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,19 @@ class Owner:
         if self.pid_namespace != pid_namespace:
             return None
         return _process_started(self.pid) != self.process_started
+
+    def new_holder(self) -> str:
+        """A name for one part of this process, as the holder of a lease: no other part of it or of any other has it."""
+        return json.dumps({"owner": asdict(self), "part": str(uuid.uuid4())})
+
+    @classmethod
+    def of_holder(cls, holder: str) -> Owner | None:
+        """The process that a name of `new_holder` tells; `None` for any other name."""
+        try:
+            said: Any = json.loads(holder)
+            return cls(**said["owner"])
+        except (ValueError, TypeError, LookupError):
+            return None
 
     def __str__(self) -> str:
         return f"process {self.pid} on {self.host}"

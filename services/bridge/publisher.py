@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import logging
 import time
-import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -48,7 +47,7 @@ class Publisher:
 
     def __init__(self, source: Source, topology: Topology) -> None:
         self._source, self._topology = source, topology
-        self._holder = f"{Owner.here()} {uuid.uuid4()}"
+        self._holder = Owner.here().new_holder()
         self._leased_until = 0.0
         self._bell = asyncio.Event()
         self._held = 0
