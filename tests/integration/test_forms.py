@@ -106,7 +106,7 @@ def test_a_submission_is_executed(prefect_stack: PrefectStack) -> None:
     document = prefect_stack.site.submission(data=prefect_stack.data, epochs=1).to_document()
     state = prefect_stack.here(execute_training, submission=document)
     assert state.is_completed(), state.message
-    assert run_of(prefect_stack, state).name == "quick 1.0.0"
+    assert run_of(prefect_stack, state).name == "quick 1.0.0 on images"
 
 
 def test_a_submission_given_again_is_answered_again(prefect_stack: PrefectStack) -> None:

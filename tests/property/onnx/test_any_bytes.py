@@ -16,7 +16,7 @@ EXAMPLES = 20
 change = st.tuples(st.integers(0, len(MODEL) - 1), st.binary(min_size=0, max_size=8), st.integers(0, 8))
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=EXAMPLES)
 @given(changes=st.lists(change, min_size=1, max_size=4))
 def test_a_changed_model_is_described_or_refused_and_nothing_else(changes, tmp_path_factory):
     content = bytearray(MODEL)

@@ -45,7 +45,7 @@ def test_every_entry_comes_once_over_all_pages(journal: Journal) -> None:
     assert [entry["message"].split()[0] for _, entry in read_from(journal, 0)] == [str(n) for n in range(3_000)]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(sizes=st.lists(st.integers(0, JOURNAL_PAGE_BYTES), min_size=1, max_size=8), data=st.data())
 def test_from_every_position_the_rest_follows(tmp_path_factory, sizes, data) -> None:
     with Journal(tmp_path_factory.mktemp("j") / "journal.jsonl") as journal:

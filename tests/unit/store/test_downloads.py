@@ -73,7 +73,7 @@ def test_a_part(any_store: ObjectStore, start: int, end: int | None, *, again: b
     assert b"".join(downloads.open(pinned, start, end)) == CONTENT[start:end]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(data=st.data())
 def test_any_part_of_a_changed_object_is_never_given_out_to_its_end(tmp_path_factory, data) -> None:
     store = ObjectStore.local(tmp_path_factory.mktemp("store"))
