@@ -268,6 +268,8 @@ def _nothing_made(evidence: Evidence, graces: Graces) -> Iterator[RuntimeFault]:
     elif evidence.job is not None and any(
         one.type in {"Complete", "Failed"} and one.status == "True" for one in evidence.job.conditions
     ):
+        if any(one.about == "Pod" and one.reason == "Killing" for one in evidence.events):
+            yield _deleted(evidence, f"the pod of {evidence.job.name} was stopped from outside, and is gone")
         yield AttemptLostError(
             f"{evidence.job.name} has ended, and its pod is gone with all that it could say",
             hint="Another attempt follows where it is allowed.",
