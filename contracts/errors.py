@@ -609,9 +609,18 @@ class QuotaExceededError(RuntimeFault):
 
 
 class ClusterRefusedError(RuntimeFault):
-    """The cluster does not let the attempt's pod be made or started: an admission rule, a missing secret or volume."""
+    """The cluster does not let the attempt's pod be made or started, or us look: an admission rule, a missing secret or right."""
 
     code = "cluster_refused"
+
+
+class ClusterUnavailableError(RuntimeFault):
+    """The cluster's API does not answer."""
+
+    code = "cluster_unavailable"
+    retry = "later"
+    http_status = 503
+    exit_code = 5
 
 
 class CancelledError(RuntimeFault):
