@@ -16,7 +16,8 @@ An attempt that left an end record needs no diagnosis: what a package did stands
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from contracts.errors import (
     AttemptLostError,
@@ -52,6 +53,7 @@ _IMAGE_WAITS: Final = frozenset(
     }
 )
 _REFUSED_WAITS: Final = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
+_MORE_MEMORY: Final = "Ask for more memory (--memory), or let the training use less: smaller batches, fewer loaders."
 _BY_SIGNAL: Final = {128 + 9: 9, 128 + 15: 15}
 _DISRUPTIONS: Final[dict[str, type[RuntimeFault]]] = {
     "PreemptionByScheduler": PodPreemptedError,
@@ -77,9 +79,36 @@ class Graces:
     start_seconds: float
 
 
-def diagnose(evidence: Evidence, graces: Graces) -> RuntimeFault | None:
-    """The cause, with the evidence for it in `context`; `None` while nothing is wrong, or may pass within its grace."""
-    return next(_causes(evidence, graces), None)
+class MemoryRecord(Protocol):
+    """What the first process of a pod wrote down about memory before it ended: it outlives the pod.
+
+    Attributes:
+        pod: whose record it is.
+        oom_kills: how many of its processes the kernel ended for memory.
+        memory_peak_bytes: the most that it had, where that is counted.
+        memory_limit_bytes: the most that it might have had.
+    """
+
+    @property
+    def pod(self) -> str: ...  # noqa: D102 - see the class
+    @property
+    def oom_kills(self) -> int: ...  # noqa: D102 - see the class
+    @property
+    def memory_peak_bytes(self) -> int | None: ...  # noqa: D102 - see the class
+    @property
+    def memory_limit_bytes(self) -> int | None: ...  # noqa: D102 - see the class
+
+
+def diagnose(evidence: Evidence, graces: Graces, record: MemoryRecord | None = None) -> RuntimeFault | None:
+    """The cause, with the evidence for it in `context`; `None` while nothing is wrong, or may pass within its grace.
+
+    Args:
+        evidence: what the cluster shows.
+        graces: how long what may pass by itself is waited for.
+        record: the pod's own, where it has written one: it is believed before the cluster.
+    """
+    recorded = () if record is None else _recorded_memory(evidence, record)
+    return next(chain(recorded, _causes(evidence, graces)), None)
 
 
 def waits_for(evidence: Evidence) -> str | None:
@@ -124,6 +153,23 @@ def _causes(evidence: Evidence, graces: Graces) -> Iterator[RuntimeFault]:
         yield from _nothing_made(evidence, graces)
 
 
+def _recorded_memory(evidence: Evidence, record: MemoryRecord) -> Iterator[RuntimeFault]:
+    if record.oom_kills > 0:
+        limit = record.memory_limit_bytes
+        most = f" of {readable_size(limit)}" if limit else ""
+        seen = {
+            "pod": record.pod,
+            "oom_kills": record.oom_kills,
+            "memory_peak_bytes": record.memory_peak_bytes,
+            "memory_limit_bytes": limit,
+        }
+        yield OutOfMemoryError(
+            f"the kernel ended a process of {record.pod} for memory: its limit{most} was reached",
+            hint=_MORE_MEMORY,
+            context={**_shown(evidence, None, None), **seen},
+        )
+
+
 def _memory(evidence: Evidence, pod: PodSeen) -> Iterator[RuntimeFault]:
     for container in pod.containers:
         if container.reason == "OOMKilled":
@@ -131,7 +177,7 @@ def _memory(evidence: Evidence, pod: PodSeen) -> Iterator[RuntimeFault]:
             most = f" of {readable_size(limit)}" if limit else ""
             yield OutOfMemoryError(
                 f"the kernel ended a process of {pod.name} for memory: its limit{most} was reached",
-                hint="Ask for more memory (--memory), or let the training use less: smaller batches, fewer loaders.",
+                hint=_MORE_MEMORY,
                 context=_shown(evidence, pod, container),
             )
 
