@@ -15,7 +15,7 @@ INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev services demo digits-data examples lint format test test-fast test-crash bench generated check-generated constraints clean test-cluster
+.PHONY: help setup setup-dev services demo digits-data examples lint format test test-fast test-crash bench generated check-generated constraints clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -66,10 +66,6 @@ test-fast: $(VENV)/.ready-dev ## what needs no service and takes no time, in und
 
 test-crash: $(VENV)/.ready-dev services ## kill every process in every stage
 	$(BIN)/python -m pytest -n 2 -m "crash and not cluster"
-
-test-cluster: $(VENV)/.ready-dev ## what needs a Kubernetes cluster: the one of KUBECONFIG
-	@test -n "$$KUBECONFIG" -a -r "$$KUBECONFIG" || { echo "KUBECONFIG names no readable file: set it to that of the cluster to test on"; exit 1; }
-	$(BIN)/python -m pytest -m cluster tests/e2e
 
 bench: $(VENV)/.ready-dev services ## speed, as ratios to named peers and floors
 	$(BIN)/python -m benchmarks

@@ -143,8 +143,6 @@ class Settings(BaseModel):
         cluster_namespace: the Kubernetes namespace of the GPU pool's Jobs; empty is no cluster.
         cluster_kubeconfig: the kubeconfig file that says where the cluster is; empty is `KUBECONFIG`, and inside a
             cluster that cluster itself.
-        cluster_pending_seconds: how long a pod may find no room on any node.
-        cluster_image_seconds: how long an image may not be had, or a pod be refused by a quota or an admission rule.
         max_executions: how many executions this machine carries out at once for `mtr serve` and `mtr bridge` where no
             Prefect server is configured; further ones wait their turn.
         base_url: the HTTP API's address as its clients reach it, such as `https://training.example`; empty is the one
@@ -213,8 +211,6 @@ class Settings(BaseModel):
     gpus: int | None = Field(default=None, ge=0, le=64)
     cluster_namespace: str = Field(default="", pattern=r"^(|[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)$")
     cluster_kubeconfig: str = ""
-    cluster_pending_seconds: float = Field(default=600.0, ge=0)
-    cluster_image_seconds: float = Field(default=120.0, ge=0)
     max_executions: int = Field(default=1, ge=1)
 
     base_url: str = Field(default="", pattern=r"^(|https?://[^\s?#]+)$")

@@ -274,7 +274,7 @@ def _standstill(evidence: Evidence, pod: PodSeen, graces: Graces) -> Iterator[Ru
         if (evidence.seen_at - since).total_seconds() >= graces.pending_seconds:
             yield UnschedulableError(
                 f"no node had room for {pod.name} for {graces.pending_seconds:.0f} s: {_line(scheduled.message)}",
-                hint="Ask for less, add nodes, or raise cluster_pending_seconds.",
+                hint="Ask for less, or add nodes; the operator decides how long is waited.",
                 context=_shown(evidence, pod, _first(pod)),
             )
         return

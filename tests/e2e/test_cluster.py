@@ -33,12 +33,12 @@ def cluster(namespace, tmp_path):
 
 
 def begin(namespace):
-    """A Job whose image no registry has; afterwards its flow run's id."""
+    """A Job whose image is nowhere; afterwards its flow run's id."""
     run = str(uuid.uuid4())
     labels = {FLOW_RUN_LABEL: run}
     container = {
         "name": "prefect-job",
-        "image": "registry.invalid/nothing:1",
+        "image": "localhost/nothing:1",
         "resources": {"limits": {"cpu": "10m", "memory": "16Mi"}},
     }
     template = {"metadata": {"labels": labels}, "spec": {"restartPolicy": "Never", "containers": [container]}}
@@ -59,14 +59,14 @@ def cause(cluster, run, asked_at):
     pytest.fail("nothing was seen")
 
 
-def test_an_image_that_no_registry_has_is_named_and_its_job_is_removed(cluster, namespace):
+def test_an_image_that_is_nowhere_is_named_and_its_job_is_removed(cluster, namespace):
     asked_at = datetime.now(UTC)
     run = begin(namespace)
 
     fault = cause(cluster, run, asked_at)
 
     assert fault.code == "image_pull"
-    assert "registry.invalid/nothing:1" in fault.message
+    assert "localhost/nothing:1" in fault.message
     assert cluster.remove(run, grace_seconds=1, within_seconds=60) == ()
     gone = cluster.observe(run, asked_at=asked_at)
     assert (gone.job, gone.pods) == (None, ())
