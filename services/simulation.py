@@ -56,7 +56,6 @@ _STAGES_OF_ENDS: Final = {
     "unschedulable": "materialize_inputs",
     "quota_exceeded": "materialize_inputs",
     "cluster_refused": "materialize_inputs",
-    "cluster_unavailable": "materialize_inputs",
     "cancelled": "train",
     "artifact_missing": "verify_artifacts",
     "artifact_empty": "verify_artifacts",
