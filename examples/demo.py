@@ -65,7 +65,7 @@ def main() -> None:
     print(f"stored     {model['object']['bucket']}/{model['object']['object_key']}")
     print(f"execution  mtr executions show {execution['execution_id']}")
     print("UI         mtr up, then open http://127.0.0.1:4200")
-    print(f"           {time.monotonic() - started:.0f} s in all")
+    print(f"           {time.monotonic() - started:.0f} s in all, the set-up of .venv not counted")
 
 
 def step(command: str) -> None:
