@@ -6,6 +6,7 @@ the second time and a dry run is exact.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import time
 from dataclasses import dataclass, field
@@ -78,7 +79,7 @@ def apply(settings: Settings, *, dry_run: bool = False) -> tuple[Difference, ...
         InvalidSettingsError: neither a server nor an S3 store is configured.
         StorageRefusedError: a bucket is not there and we may not make it.
         StorageUnavailableError: the S3 server does not answer.
-        OrchestratorUnavailableError: it does not answer.
+        OrchestratorUnavailableError: it does not answer, or somebody else keeps writing the same.
     """
     differences = _buckets(settings, dry_run=dry_run)
     prepare_environment(settings)
@@ -91,6 +92,7 @@ def apply(settings: Settings, *, dry_run: bool = False) -> tuple[Difference, ...
         )
     import httpx
     from prefect.client.orchestration import get_client
+    from prefect.exceptions import ObjectAlreadyExists
 
     try:
         with get_client(sync_client=True) as client:
@@ -98,7 +100,7 @@ def apply(settings: Settings, *, dry_run: bool = False) -> tuple[Difference, ...
                 if not dry_run and wanted.difference.action != "keep":
                     _patiently(wanted.write)
                 differences.append(wanted.difference)
-    except httpx.HTTPError as error:
+    except (httpx.HTTPError, ObjectAlreadyExists) as error:
         raise OrchestratorUnavailableError(
             f"the Prefect server refused or did not answer: {error or type(error).__name__}",
             hint="Repeat: what is applied already is kept. `mtr doctor` says whether the server answers.",
@@ -142,8 +144,13 @@ def _everything(client: SyncPrefectClient, settings: Settings) -> Iterator[_Want
 
 
 def _patiently(write: Callable[[], object]) -> None:
-    """Writes once the server lets it: SQLite under load answers 503 to writes in a row."""
+    """Writes once the server lets it.
+
+    SQLite under load answers 503 to writes in a row. What another `mtr apply` or a worker creates at the same moment is
+    there "already"; the next try finds it.
+    """
     import httpx
+    from prefect.exceptions import ObjectAlreadyExists
 
     for left in reversed(range(_TRIES)):
         try:
@@ -151,9 +158,12 @@ def _patiently(write: Callable[[], object]) -> None:
         except httpx.HTTPStatusError as error:
             if error.response.status_code != httpx.codes.SERVICE_UNAVAILABLE or not left:
                 raise
-            time.sleep(_PAUSE_SECONDS)
+        except ObjectAlreadyExists:
+            if not left:
+                raise
         else:
             return
+        time.sleep(_PAUSE_SECONDS)
 
 
 # --- work pools ------------------------------------------------------------------------------------------------------
@@ -162,7 +172,7 @@ def _patiently(write: Callable[[], object]) -> None:
 def _work_pool(client: SyncPrefectClient, name: str) -> _Wanted:
     """A pool that is there is the operator's: its type and limits are left alone."""
     from prefect.client.schemas.actions import WorkPoolCreate
-    from prefect.exceptions import ObjectNotFound
+    from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
     from prefect.workers.process import ProcessWorker
 
     try:
@@ -170,7 +180,12 @@ def _work_pool(client: SyncPrefectClient, name: str) -> _Wanted:
     except ObjectNotFound:
         template = ProcessWorker.get_default_base_job_template()
         new = WorkPoolCreate(name=name, type=ProcessWorker.type, base_job_template=template)
-        return _Wanted(Difference("create", "work pool", name), lambda: client.create_work_pool(new))
+
+        def write() -> None:
+            with contextlib.suppress(ObjectAlreadyExists):  # a worker that starts now creates the pool that it misses
+                client.create_work_pool(new)
+
+        return _Wanted(Difference("create", "work pool", name), write)
     return _Wanted(Difference("keep", "work pool", name))
 
 

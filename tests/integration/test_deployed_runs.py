@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from prefect.client.schemas.actions import DeploymentUpdate
+from prefect.client.schemas.actions import DeploymentUpdate, WorkPoolCreate
+from prefect.workers.process import ProcessWorker
 
 from blocks.configuration import BLOCK_NAME
 from blocks.execution_policy import ExecutionPolicy
@@ -198,6 +199,30 @@ def test_a_block_changed_in_the_ui_holds_for_the_next_run(prefect_stack: Prefect
     run = prefect_stack.run(FORM, package=package, data="images")
     assert run.state.name == "PolicyRefused"
     assert "model-training-runtime.execution.enabled is false" in run.state.message
+
+
+def test_a_pool_that_a_worker_creates_meanwhile_is_left_as_it_is(
+    prefect_stack: PrefectStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = prefect_stack.site.settings.model_copy(update={"gpu_pool": "created-meanwhile"})
+    template = ProcessWorker.get_default_base_job_template
+
+    def created_meanwhile() -> dict[str, Any]:
+        with prefect_stack.client() as client:
+            client.create_work_pool(WorkPoolCreate(name="created-meanwhile", type="process", description="a worker's"))
+        return template()
+
+    monkeypatch.setattr(ProcessWorker, "get_default_base_job_template", created_meanwhile)
+    with prefect_stack.client() as client:
+        try:
+            done = orchestrator.apply(settings)
+            pool = client.read_work_pool("created-meanwhile")
+        finally:
+            client.delete_deployment(client.read_deployment_by_name("train-package/gpu").id)
+            client.delete_work_pool("created-meanwhile")
+
+    assert pool.description == "a worker's"
+    assert ("create", "deployment", "train-package/gpu") in [(one.action, one.kind, one.name) for one in done]
 
 
 def test_applying_again_changes_nothing(prefect_stack: PrefectStack) -> None:

@@ -12,6 +12,7 @@ import pytest
 from contracts.base import validate
 from contracts.dataset import DatasetSourceManifest
 from contracts.submission import TrainingCodeSubmission
+from examples.control_plane import prefect_runs
 from examples.control_plane.api import Api, RefusedError
 from examples.control_plane.documents import digest, source_manifest, submission
 from examples.control_plane.objects import Folders
@@ -122,6 +123,42 @@ class Breaking(httpx.SyncByteStream):
     def __iter__(self):
         yield self.content
         raise httpx.ReadError("reset")
+
+
+def prefect_answering(monkeypatch, answer: Callable[[httpx.Request], httpx.Response]) -> None:
+    client, transport = httpx.Client, httpx.MockTransport(answer)
+    monkeypatch.setattr(prefect_runs.httpx, "Client", lambda **given: client(**given, transport=transport))
+    monkeypatch.setattr(prefect_runs.time, "sleep", lambda _: None)
+
+
+def test_a_busy_prefect_server_is_asked_again_with_the_same_key(monkeypatch) -> None:
+    keys: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        if request.method == "GET":
+            return httpx.Response(200, json={"id": "one"})
+        keys.append(json.loads(request.content)["idempotency_key"])
+        return httpx.Response(201, json={"id": "run"}) if len(keys) == 3 else httpx.Response(503)
+
+    prefect_answering(monkeypatch, answer)
+
+    assert prefect_runs.submit("http://127.0.0.1:4200/api", a_submission()) == {"id": "run"}
+    assert len(keys) == 3
+    assert len(set(keys)) == 1
+
+
+def test_a_prefect_server_that_stays_busy_is_not_asked_for_ever(monkeypatch) -> None:
+    asked: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request.method)
+        return httpx.Response(503)
+
+    prefect_answering(monkeypatch, answer)
+
+    with pytest.raises(httpx.HTTPStatusError, match="503"):
+        prefect_runs.submit("http://127.0.0.1:4200/api", a_submission())
+    assert asked == ["GET"] * (len(prefect_runs.PAUSES_SECONDS) + 1)
 
 
 def test_a_refusal_is_shown_with_what_to_do() -> None:
