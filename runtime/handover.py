@@ -5,6 +5,7 @@ An attempt may run in a pod that reaches no database. It is given a reference to
 ```
 default: training-code-runtime/executions/<id>/plan.json                what to run, decided once
 default: training-code-runtime/executions/<id>/attempts/<n>/end.json    how attempt n ended; the first write stays
+default: training-code-runtime/executions/<id>/attempts/<n>/pod.json    how its pod ended, by the pod's first process
 default: training-code-runtime/executions/<id>/attempts/<n>/output.log  all that the package printed
 ```
 """
@@ -161,6 +162,71 @@ class AttemptEnd:
             raise InvalidDocumentError.of("attempt end", [{"path": "", "message": str(error)}]) from error
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodRecord:
+    """How the pod of an attempt ended, written by its first process (`runtime.pod.init`): it outlives the pod.
+
+    Attributes:
+        execution_id: whose attempt.
+        attempt: which one, from 1.
+        pod: its name.
+        exit_code: with which the container ended.
+        signal: that ended the command; `None` where it ended by itself, or was never started.
+        message: why the command could not be run; empty where it was.
+        oom_kills: how many processes of the container the kernel ended for memory.
+        memory_peak_bytes: the most that the container had; `None` where the kernel does not count it.
+        memory_limit_bytes: the most that it might have had; `None` without a limit.
+        asked_to_end_by: the first signal that asked for an end, such as `SIGTERM`; `None` where none did.
+        asked_to_end_after_seconds: since the command's start.
+        killed_after_grace: the command went on until its grace was over.
+        ended_survivors: `[{"pid", "name"}]` of what the command left behind; at most 50.
+        left: pids of what could not be ended, since it hangs in the kernel.
+        seconds: from the command's start to the end of all.
+    """
+
+    execution_id: str
+    attempt: int
+    pod: str
+    exit_code: int
+    signal: int | None = None
+    message: str = ""
+    oom_kills: int = 0
+    memory_peak_bytes: int | None = None
+    memory_limit_bytes: int | None = None
+    asked_to_end_by: str | None = None
+    asked_to_end_after_seconds: float | None = None
+    killed_after_grace: bool = False
+    ended_survivors: list[dict[str, Any]] = field(default_factory=list)
+    left: list[int] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def publish(self, store: ObjectStore) -> PodRecord:
+        """The record that the store has afterwards: this one, or an earlier one, which stays.
+
+        Raises:
+            StorageUnavailableError: safe to call again.
+        """
+        try:
+            store.publish_bytes(
+                strict_json.dump_canonical(asdict(self)), BUCKET, _pod_key(self.execution_id, self.attempt)
+            )
+        except ConflictError:
+            return find_pod_record(store, self.execution_id, self.attempt) or self
+        return self
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> Self:
+        """The record that `publish` wrote.
+
+        Raises:
+            InvalidDocumentError: it is none.
+        """
+        try:
+            return cls(**document)
+        except TypeError as error:
+            raise InvalidDocumentError.of("pod record", [{"path": "", "message": str(error)}]) from error
+
+
 def find_end(store: ObjectStore, execution_id: str, attempt: int) -> AttemptEnd | None:
     """The end record of an attempt; `None` while it has none.
 
@@ -168,14 +234,30 @@ def find_end(store: ObjectStore, execution_id: str, attempt: int) -> AttemptEnd 
         StorageUnavailableError: safe to call again.
         InvalidDocumentError: what lies there is no end record.
     """
+    document = _find_record(store, _end_key(execution_id, attempt), "attempt end")
+    return None if document is None else AttemptEnd.from_document(document)
+
+
+def find_pod_record(store: ObjectStore, execution_id: str, attempt: int) -> PodRecord | None:
+    """The record of an attempt's pod; `None` while it has none, or where it could write none.
+
+    Raises:
+        StorageUnavailableError: safe to call again.
+        InvalidDocumentError: what lies there is no such record.
+    """
+    document = _find_record(store, _pod_key(execution_id, attempt), "pod record")
+    return None if document is None else PodRecord.from_document(document)
+
+
+def _find_record(store: ObjectStore, key: str, what: str) -> dict[str, Any] | None:
     try:
-        content = store.read_small(BUCKET, _end_key(execution_id, attempt), max_bytes=MAX_RECORD_BYTES)
+        content = store.read_small(BUCKET, key, max_bytes=MAX_RECORD_BYTES)
     except ObjectMissingError:
         return None
     document = strict_json.parse(content)
     if not isinstance(document, dict):
-        raise InvalidDocumentError.of("attempt end", [{"path": "", "message": "is no object"}])
-    return AttemptEnd.from_document(document)
+        raise InvalidDocumentError.of(what, [{"path": "", "message": "is no object"}])
+    return document
 
 
 def output_key(execution_id: str, attempt: int) -> str:
@@ -191,6 +273,10 @@ def artifact_place(execution_id: str, *, role: str, sha256: str, file_name: str)
 
 def _end_key(execution_id: str, attempt: int) -> str:
     return f"{PREFIX}{execution_id}/attempts/{attempt}/end.json"
+
+
+def _pod_key(execution_id: str, attempt: int) -> str:
+    return f"{PREFIX}{execution_id}/attempts/{attempt}/pod.json"
 
 
 def _safe_name(name: str) -> str:

@@ -8,7 +8,7 @@ from contracts.dataset import DatasetManifest
 from contracts.errors import ConflictError, DigestMismatchError, InvalidDocumentError, TimeoutReachedError
 from contracts.package import PackageManifest
 from contracts.references import Pinned
-from runtime.handover import AttemptEnd, Plan, artifact_place, find_end
+from runtime.handover import AttemptEnd, Plan, PodRecord, artifact_place, find_end, find_pod_record
 from runtime.store.objects import ObjectStore
 from tests.assets import documents
 from tests.assets.submissions import submission
@@ -111,3 +111,24 @@ def test_any_file_name_makes_a_safe_key(name: str) -> None:
     assert last
     assert last not in {".", ".."}
     assert all(letter.isascii() and (letter.isalnum() or letter in "._-") for letter in last)
+
+
+def test_the_record_of_a_pod_is_read_back_as_it_was(any_store: ObjectStore) -> None:
+    record = PodRecord(
+        execution_id=EXECUTION, attempt=1, pod="digits-1-abcde", exit_code=137, signal=9, oom_kills=1, seconds=2.5
+    )
+    assert record.publish(any_store) == record
+    assert find_pod_record(any_store, EXECUTION, 1) == record
+    assert find_pod_record(any_store, EXECUTION, 2) is None
+
+
+def test_the_first_record_of_a_pod_stays(local_store: ObjectStore) -> None:
+    first = PodRecord(execution_id=EXECUTION, attempt=1, pod="digits-1-abcde", exit_code=0).publish(local_store)
+    assert PodRecord(execution_id=EXECUTION, attempt=1, pod="digits-1-fghij", exit_code=1).publish(local_store) == first
+
+
+@pytest.mark.parametrize("content", [b"[]", b'{"execution_id": "a"}', b'{"unknown": 1}'])
+def test_what_is_no_record_of_a_pod_is_refused(local_store: ObjectStore, content: bytes) -> None:
+    local_store.publish_bytes(content, "default", f"training-code-runtime/executions/{EXECUTION}/attempts/1/pod.json")
+    with pytest.raises(InvalidDocumentError, match="pod record"):
+        find_pod_record(local_store, EXECUTION, 1)
