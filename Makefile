@@ -4,6 +4,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 UV := $(shell command -v uv 2>/dev/null)
 DIR ?= .mtr/digits
+# Whatever builds images here; docker, podman and buildah understand the same words.
+CONTAINER_BUILDER ?= $(firstword $(notdir $(foreach one,docker podman buildah,$(shell command -v $(one) 2>/dev/null))))
+IMAGE ?= localhost/mtr:latest
+BASE_IMAGE ?= docker.io/library/python:3.11-slim-bookworm
+EXTRAS ?= kubernetes
 
 # onnxruntime tells its vendor that it runs unless it is asked not to.
 export ORT_DISABLE_TELEMETRY := 1
@@ -15,7 +20,7 @@ INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev services demo digits-data examples lint format test test-fast test-crash bench generated check-generated constraints clean
+.PHONY: help setup setup-dev services demo digits-data examples image lint format test test-fast test-crash bench generated check-generated constraints clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -46,6 +51,10 @@ digits-data: $(VENV)/.ready ## write the handwritten digits as PNG into class fo
 
 examples: $(VENV)/.ready ## build every example's ZIP into dist/
 	$(BIN)/python -m examples.build dist
+
+image: ## the product's image: IMAGE=… BASE_IMAGE=… EXTRAS=kubernetes,torch CONTAINER_BUILDER=…
+	@test -n "$(CONTAINER_BUILDER)" || { echo "docker, podman or buildah is needed: name one with CONTAINER_BUILDER=…"; exit 1; }
+	$(CONTAINER_BUILDER) build -t $(IMAGE) -f deployments/image/Containerfile --build-arg BASE_IMAGE=$(BASE_IMAGE) --build-arg EXTRAS=$(EXTRAS) .
 
 lint: $(VENV)/.ready-dev ## formatter, linters, types, import direction, generated files
 	$(BIN)/ruff check .

@@ -61,6 +61,8 @@ UPLOAD_PARTS_AT_ONCE: Final = 2
 """Two parts in flight hide the hashing of the next; more only cost memory."""
 
 # A cluster.
+POD_OVERHEAD_BYTES: Final = 768 * MIB
+"""What a training's pod has beyond the package's own memory: the flow's engine, its libraries, and pages on their way."""
 CLUSTER_JOB_SECONDS: Final = 60.0
 """For a worker to make the Job of a run that it has taken; afterwards its absence is a deletion."""
 

@@ -20,6 +20,7 @@ from runtime.execution.workspace import Workspace
 from runtime.handover import AttemptEnd, find_end
 from tasks.admit_execution import pool_of
 from tasks.attempt_runs import fault_of, follow, start_or_find, unreachable
+from tasks.job_variables import job_variables
 from tasks.run import Host, hosted
 from tasks.states import failed_state, state_message
 
@@ -172,7 +173,16 @@ def _on_pool(
     """
     device = "gpu" if admitted.plan.submission.resources.device == "cuda" else "cpu"
     key = f"{run.execution_id}-{admitted.object.sha256}-{attempt.number}"
-    child = start_or_find(f"train-package/{device}", plan, attempt.number, idempotency_key=key, job_variables={})
+    variables: dict[str, Any] = {}
+    if pool_of(admitted.plan.submission, run) in run.installation.settings.cluster_pools:
+        variables = job_variables(
+            run.execution_id,
+            attempt.number,
+            admitted.plan.submission.resources,
+            run.installation.settings,
+            memory_bytes=plan.get("memory_bytes"),
+        )
+    child = start_or_find(f"train-package/{device}", plan, attempt.number, idempotency_key=key, job_variables=variables)
     run.tell("attempt", attempt=attempt.number, flow_run_id=str(child))
     run.follow_stage("materialize_inputs")  # the wait for a worker counts for what is waited for
     try:

@@ -140,7 +140,10 @@ class Settings(BaseModel):
         cpu_pool: the Prefect work pool of CPU training; `None` trains in the flow's own process.
         gpu_pool: likewise for GPU training.
         gpus: how many GPUs a training may have on this machine; empty is what is found here.
-        cluster_namespace: the Kubernetes namespace of the GPU pool's Jobs; empty is no cluster.
+        cluster_pools: those of `cpu_pool` and `gpu_pool` whose trainings are Jobs of a Kubernetes cluster; `mtr apply`
+            creates them of that type.
+        cluster_namespace: the namespace of these Jobs; empty is no cluster.
+        cluster_image: the image of their pods, see `make image`.
         cluster_kubeconfig: the kubeconfig file that says where the cluster is; empty is `KUBECONFIG`, and inside a
             cluster that cluster itself.
         max_executions: how many executions this machine carries out at once for `mtr serve` and `mtr bridge` where no
@@ -209,7 +212,9 @@ class Settings(BaseModel):
     cpu_pool: str | None = Field(default=None, min_length=1)
     gpu_pool: str | None = Field(default=None, min_length=1)
     gpus: int | None = Field(default=None, ge=0, le=64)
+    cluster_pools: tuple[str, ...] = Field(default=(), strict=False)
     cluster_namespace: str = Field(default="", pattern=r"^(|[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)$")
+    cluster_image: str = ""
     cluster_kubeconfig: str = ""
     max_executions: int = Field(default=1, ge=1)
 

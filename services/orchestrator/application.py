@@ -134,7 +134,7 @@ def _everything(client: SyncPrefectClient, settings: Settings) -> Iterator[_Want
         described.append({**training, "name": "gpu", "description": said, "work_pool": {"name": settings.gpu_pool}})
     pools = dict.fromkeys(deployment["work_pool"]["name"] for deployment in described)
     for pool in pools:
-        yield _work_pool(client, pool)
+        yield _work_pool(client, pool, settings)
     yield from _blocks(client)
     for deployment in described:
         yield _deployment(client, deployment)
@@ -169,17 +169,16 @@ def _patiently(write: Callable[[], object]) -> None:
 # --- work pools ------------------------------------------------------------------------------------------------------
 
 
-def _work_pool(client: SyncPrefectClient, name: str) -> _Wanted:
+def _work_pool(client: SyncPrefectClient, name: str, settings: Settings) -> _Wanted:
     """A pool that is there is the operator's: its type and limits are left alone."""
     from prefect.client.schemas.actions import WorkPoolCreate
     from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
-    from prefect.workers.process import ProcessWorker
 
     try:
         client.read_work_pool(name)
     except ObjectNotFound:
-        template = ProcessWorker.get_default_base_job_template()
-        new = WorkPoolCreate(name=name, type=ProcessWorker.type, base_job_template=template)
+        kind, template = _cluster_job(settings) if name in settings.cluster_pools else _process_job()
+        new = WorkPoolCreate(name=name, type=kind, base_job_template=template)
 
         def write() -> None:
             with contextlib.suppress(ObjectAlreadyExists):  # a worker that starts now creates the pool that it misses
@@ -187,6 +186,24 @@ def _work_pool(client: SyncPrefectClient, name: str) -> _Wanted:
 
         return _Wanted(Difference("create", "work pool", name), write)
     return _Wanted(Difference("keep", "work pool", name))
+
+
+def _process_job() -> tuple[str, dict[str, Any]]:
+    from prefect.workers.process import ProcessWorker
+
+    return ProcessWorker.type, ProcessWorker.get_default_base_job_template()
+
+
+def _cluster_job(settings: Settings) -> tuple[str, dict[str, Any]]:
+    """Type and template of a pool whose runs are Jobs in our namespace."""
+    import yaml
+
+    file = ROOT / "deployments" / "kubernetes" / "job-template.yaml"
+    template: dict[str, Any] = yaml.safe_load(file.read_text(encoding="utf-8"))
+    variables = template["variables"]["properties"]
+    variables["namespace"]["default"] = settings.cluster_namespace
+    variables["image"]["default"] = settings.cluster_image
+    return "kubernetes", template
 
 
 # --- blocks ----------------------------------------------------------------------------------------------------------
