@@ -11,7 +11,7 @@ GIB: Final = 1024 * MIB
 # Archives (wire contract).
 MAX_ARCHIVE_MEMBERS: Final = 5_000
 MAX_ARCHIVE_BYTES: Final = 512 * MIB
-"""Packed, through the in-memory body of the present service's endpoints."""
+"""Packed, through the in-memory body of the legacy service's endpoints."""
 MAX_UNPACKED_BYTES: Final = 512 * MIB
 """Unpacked, counted on what is really written, never on what a header declares."""
 DEFAULT_MAX_UPLOAD_BYTES: Final = 5 * GIB

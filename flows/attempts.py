@@ -16,11 +16,11 @@ from prefect.exceptions import PrefectException
 
 from contracts.errors import AttemptLostError, CancelledError, OutOfMemoryError, RuntimeFault
 from flows.train_package import train_package
+from runtime.cluster.job_variables import job_variables
 from runtime.execution.workspace import Workspace
 from runtime.handover import AttemptEnd, find_end
 from tasks.admit_execution import pool_of
 from tasks.attempt_runs import fault_of, follow, start_or_find, unreachable
-from tasks.job_variables import job_variables
 from tasks.run import Host, hosted
 from tasks.states import failed_state, state_message
 

@@ -14,7 +14,7 @@ import difflib
 import os
 import sys
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, get_args, get_origin
@@ -338,6 +338,17 @@ class Settings(BaseModel):
             allow_script_managed_data=self.allow_script_managed_data,
             origins=self._origins,
         )
+
+    def shared_environment(self, names: Iterable[str]) -> dict[str, str]:
+        """The `MTR_…` names with which a process of another machine has these fields, as they hold now.
+
+        Raises:
+            ValueError: one of them is a secret.
+        """
+        values = {name: getattr(self, name) for name in names}
+        if secret := sorted(name for name, value in values.items() if isinstance(value, SecretStr)):
+            raise ValueError(f"{', '.join(secret)} must not be shown")
+        return {f"{_PREFIX}{name.upper()}": _to_text(value) for name, value in values.items()}
 
     def to_environment(self) -> dict[str, str]:
         """The `MTR_…` names with which another process of this machine loads these very settings, secrets included.

@@ -107,7 +107,7 @@ def inspect_broker(settings: Settings) -> BrokerReport:
     Raises:
         BrokerUnavailableError: it does not answer.
         BrokerRefusedError: it does not let us in.
-        InvalidSettingsError: the settings name the queue of the present trainer.
+        InvalidSettingsError: the settings name the queue of the legacy trainer.
     """
     return asyncio.run(_inspect(settings))
 

@@ -2,7 +2,7 @@
 
 `registration.json` is `{"reference": <pinned archive>, "registration": {"manifest", "archive", ...}}` as sorted compact
 JSON. Large objects are published before it, so whoever finds the record finds everything that it names; of two writers
-exactly one makes it, and the other one reads what the winner wrote. Records of the platform's present service have the
+exactly one makes it, and the other one reads what the winner wrote. Records of the platform's legacy service have the
 same form and are read alike; a field that they have and we do not know is kept as it is.
 """
 
@@ -100,7 +100,7 @@ class Records(Generic[Manifest]):
         except InvalidDocumentError as error:
             raise InvalidDocumentError(
                 f"the registration record {self._bucket}/{key} is unreadable: {error.message}",
-                hint="Something else than this product or the present service wrote it: restore it from a backup.",
+                hint="Something else than this product or the legacy service wrote it: restore it from a backup.",
                 context={**error.context, "bucket": self._bucket, "key": key},
             ) from error
         return stored

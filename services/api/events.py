@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 router = APIRouter(prefix="/v1/executions", tags=["executions"])
 
 _EXAMPLE: Final = (
-    'id: 214\\nevent: metric\\ndata: {"at":"2026-12-01T09:00:00Z","kind":"metric","split":"val","epoch":3,"step":null,'
-    '"metrics":{"accuracy":0.97}}\\n\\nid: end\\nevent: end\\ndata: {"kind":"end",'
-    '"execution_id":"7c2e91d0-3b5f-4c7e-9d55-0c5f8a7f9f01","state":"succeeded","error":null}\\n\\n'
+    'id: 214\nevent: metric\ndata: {"at":"2026-12-01T09:00:00Z","kind":"metric","split":"val","epoch":3,"step":null,'
+    '"metrics":{"accuracy":0.97}}\n\nid: end\nevent: end\ndata: {"kind":"end",'
+    '"execution_id":"7c2e91d0-3b5f-4c7e-9d55-0c5f8a7f9f01","state":"succeeded","error":null}\n\n'
 )
 _ANSWERS: Final[dict[int | str, dict[str, Any]]] = {
     200: {

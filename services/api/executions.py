@@ -17,6 +17,7 @@ from contracts.base import PACKAGE_KEY_PATTERN, VERSION_PATTERN, validate
 from contracts.errors import InvalidDocumentError
 from contracts.limits import MAX_COUNT, MAX_LISTED, RUN_ALLOWANCE_SECONDS
 from contracts.submission import TrainingCodeSubmission
+from runtime.acceptance import accept_submission
 from runtime.execution.journal import Journal
 from services import orchestrator
 from services.api.access import WRITE
@@ -26,7 +27,6 @@ from services.api.dependencies import Fresh, Here
 from services.api.downloads import DOWNLOAD_ANSWERS, offer
 from services.api.execution_answers import ACCEPTED, ARTIFACTS, CANCELLING, PAGE, RUN, SHOWN
 from services.api.submitting import (
-    accept,
     artifact_documents,
     execution_document,
     find,
@@ -224,8 +224,8 @@ async def _accepted(request: Request, here: Installation) -> Execution:
 
 
 def _taken(here: Installation, body: bytes) -> Accepted:
-    """As `accept`. Not for the event loop: a large document is looked at for seconds."""
-    return accept(here, validate(TrainingCodeSubmission, body), here.settings.policy())
+    """As `accept_submission`. Not for the event loop: a large document is looked at for seconds."""
+    return accept_submission(here, validate(TrainingCodeSubmission, body), here.settings.policy())
 
 
 def _wake(request: Request, execution_id: str) -> None:

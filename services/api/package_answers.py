@@ -10,7 +10,7 @@ from contracts.examples import EXAMPLES
 _PACKAGE: Final = validate("package", EXAMPLES["package"]).to_document()
 _MODEL_PACKAGE: Final = validate("model_package", EXAMPLES["model_package"]).to_document()
 _SUBMISSION: Final = EXAMPLES["mq_submission"]
-_UPLOAD_ID: Final = "4b6f0d4c1f6e4a7c9a53b1d2c3e4f5a6"
+_UPLOAD_ID: Final = "01936f0d-4c1f-7a7c-9a53-b1d2c3e4f5a6"
 _MODEL_SHA256: Final = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 _MODEL_BYTES: Final = 1_073_741_824
 _EXPIRES_AT: Final = "2026-12-01T10:00:00Z"

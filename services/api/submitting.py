@@ -9,36 +9,18 @@ from typing import TYPE_CHECKING, Any, Final
 from contracts.admission import admit_policy
 from contracts.errors import ConflictError, NotFoundError
 from contracts.references import Pinned
-from runtime.requests import label_of, repeat_submission
+from runtime.requests import repeat_submission
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from contracts.admission import ExecutionPolicy
-    from contracts.submission import TrainingCodeSubmission
     from runtime.installation import Installation
-    from runtime.ledger import Accepted, Attempt, Execution
+    from runtime.ledger import Attempt, Execution
 
-SHOWN: Final = 5
+_SHOWN: Final = 5
 """Of what exists, in a message about what does not."""
 _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-
-
-def accept(here: Installation, submission: TrainingCodeSubmission, policy: ExecutionPolicy) -> Accepted:
-    """Afterwards the ledger has the submission, announced to the platform.
-
-    One that it has already is answered as it stands, whatever the policy says by now: nothing begins by that. For every other
-    one policy comes before conflict.
-
-    Raises:
-        PolicyError: the settings refuse it; the message names them.
-        ConflictError: its execution id belongs to another submission; the message names the first difference.
-        LedgerUnavailableError: safe to send again.
-    """
-    known = here.ledger.standings([submission.execution_id])
-    if not known or here.ledger.get(submission.execution_id).submission_sha256 != submission.content_sha256():
-        admit_policy(submission, policy)
-    return here.ledger.accept(submission, label=label_of(here, submission), announced=True)
 
 
 def retry(here: Installation, execution_id: str, policy: ExecutionPolicy) -> Execution:
@@ -47,7 +29,7 @@ def retry(here: Installation, execution_id: str, policy: ExecutionPolicy) -> Exe
     Raises:
         NotFoundError: there is none of this id.
         ConflictError: it has not ended.
-        PolicyError: as `accept`.
+        PolicyError: the settings refuse it; the message names them.
     """
     earlier = find(here, execution_id)
     if not earlier.ended:
@@ -77,7 +59,7 @@ def find(here: Installation, execution_id: str) -> Execution:
     if _UUID.fullmatch(wanted):  # what is none is not asked for: a database may refuse the text itself
         with contextlib.suppress(NotFoundError):
             return here.ledger.get(wanted)
-    newest = here.ledger.list(limit=SHOWN)
+    newest = here.ledger.list(limit=_SHOWN)
     there_are = "; the newest are " + ", ".join(f"{one.execution_id} ({one.label})" for one in newest)
     raise NotFoundError(
         f"no execution {execution_id[:100]}{there_are if newest else '; there is none yet'}",

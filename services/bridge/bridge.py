@@ -52,7 +52,7 @@ class Bridge:
         dispatcher: is woken for each execution that was recorded.
 
     Raises:
-        InvalidSettingsError: no broker is configured, or it names the queue of the present trainer.
+        InvalidSettingsError: no broker is configured, or it names the queue of the legacy trainer.
     """
 
     def __init__(self, source: Source, dispatcher: Dispatcher) -> None:

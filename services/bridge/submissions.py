@@ -17,12 +17,11 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from contracts import messages
-from contracts.admission import admit_policy
 from contracts.base import validate
 from contracts.errors import InvalidDocumentError, NotFoundError, RuntimeFault
 from contracts.limits import MAX_COUNT, MAX_SUBMISSION_BYTES
 from contracts.submission import TrainingCodeSubmission
-from runtime.requests import label_of
+from runtime.acceptance import accept_submission
 
 if TYPE_CHECKING:
     from runtime.installation import Installation
@@ -91,10 +90,7 @@ def take(here: Installation, body: bytes) -> Verdict:
     """
     try:
         submission = _valid(body)
-        # One that the ledger has stays what it is, whatever the settings say by now: nothing begins by it.
-        if _known(here, submission.execution_id) is None:
-            admit_policy(submission, here.settings.policy())
-        accepted = here.ledger.accept(submission, label=label_of(here, submission), announced=True)
+        accepted = accept_submission(here, submission, here.settings.policy())
     except RuntimeFault as fault:
         if fault.broker == "requeue":
             raise
@@ -119,7 +115,7 @@ def refuse(here: Installation, body: bytes, fault: RuntimeFault) -> Verdict:
             hint=fault.hint,
             execution_id=named.execution_id,
         )
-        if here.ledger.refuse(named.execution_id or _digest(body), status, named.execution_id):
+        if here.ledger.refuse(_digest(body), status, named.execution_id):
             return Answered(named.task_id, fault)
         concerned = named.execution_id  # recorded by another bridge meanwhile
     if concerned is not None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Kind = Literal["queue", "exchange"]
 
 LEGACY_QUEUE: Final = "trainer.task.queue"
-"""The present trainer's own. Whoever took a message from it would take a training from the trainer."""
+"""The legacy trainer's own. Whoever took a message from it would take a training from the trainer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Topology:
         """What the settings name.
 
         Raises:
-            InvalidSettingsError: no broker is configured, or the queue is the present trainer's.
+            InvalidSettingsError: no broker is configured, or the queue is the legacy trainer's.
         """
         if not settings.rabbitmq_host:
             raise InvalidSettingsError(
@@ -77,7 +77,7 @@ class Topology:
             )
         if settings.rabbitmq_queue.strip() == LEGACY_QUEUE:
             raise InvalidSettingsError(
-                f"rabbitmq_queue is {LEGACY_QUEUE}, which the present trainer consumes; the bridge never does",
+                f"rabbitmq_queue is {LEGACY_QUEUE}, which the legacy trainer consumes; the bridge never does",
                 hint="Leave rabbitmq_queue at training.code.execute.",
                 context={"violations": [{"path": "rabbitmq_queue", "message": f"must not be {LEGACY_QUEUE}"}]},
             )

@@ -173,7 +173,7 @@ def _require_broker(settings: Settings) -> None:
     """Nothing, or the error of a bridge that could not work, before anything slow is started.
 
     Raises:
-        InvalidSettingsError: no broker is configured, or it names the queue of the present trainer.
+        InvalidSettingsError: no broker is configured, or it names the queue of the legacy trainer.
     """
     from services.bridge import Topology
 

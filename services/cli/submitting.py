@@ -10,8 +10,9 @@ import typer
 from contracts.admission import admit_policy
 from contracts.base import validate
 from contracts.submission import TrainingCodeSubmission
+from runtime.acceptance import accept_submission
 from runtime.installation import Installation
-from runtime.requests import label_of, read_document
+from runtime.requests import read_document
 from services import orchestrator
 from services.cli.execution_views import execution_views, exit_code
 from services.cli.following import carry_out
@@ -30,12 +31,13 @@ def submit(
     """Execute one submission. The same document again goes on where it stopped, or answers what it ended with."""
     with Terminal.open(as_json=as_json) as terminal, Installation.open() as here:
         submission = validate(TrainingCodeSubmission, read_document(file))
-        admit_policy(submission, here.settings.policy())
-        accepted = here.ledger.accept(submission, label=label_of(here, submission), announced=True)
+        policy = here.settings.policy()
+        accepted = accept_submission(here, submission, policy)
         execution = accepted.execution
         if not accepted.created:
             terminal.note(f"execution {execution.execution_id} is known: {execution.state}")
         if not execution.ended:
+            admit_policy(submission, policy)  # a known one goes on here, and is left as it is while execution is off
             execution_id = execution.execution_id
             execution = orchestrator.detach(here, execution_id) if detached else carry_out(here, execution_id, terminal)
         attempts = here.ledger.attempts(execution.execution_id)

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 """Where `prefect.yaml` lies: the checkout, or the image's application folder."""
+_IMAGE_ROOT: Final = "/opt/mtr"
+"""The application folder of the image, see deployments/image/Containerfile."""
 _TRIES: Final = 5
 _PAUSE_SECONDS: Final = 1.0
 
@@ -76,7 +78,7 @@ def apply(settings: Settings, *, dry_run: bool = False) -> tuple[Difference, ...
         Everything that is wanted, in the order in which it is written, what is there already included.
 
     Raises:
-        InvalidSettingsError: neither a server nor an S3 store is configured.
+        InvalidSettingsError: neither a server nor an S3 store is configured, or a cluster's pool lacks a setting.
         StorageRefusedError: a bucket is not there and we may not make it.
         StorageUnavailableError: the S3 server does not answer.
         OrchestratorUnavailableError: it does not answer, or somebody else keeps writing the same.
@@ -137,7 +139,8 @@ def _everything(client: SyncPrefectClient, settings: Settings) -> Iterator[_Want
         yield _work_pool(client, pool, settings)
     yield from _blocks(client)
     for deployment in described:
-        yield _deployment(client, deployment)
+        in_pods = deployment["work_pool"]["name"] in settings.cluster_pools
+        yield _deployment(client, deployment, _IMAGE_ROOT if in_pods else str(ROOT))
     automations = ROOT / "deployments" / "automations.yaml"
     for automation in yaml.safe_load(automations.read_text(encoding="utf-8")):
         yield _automation(client, automation)
@@ -198,6 +201,10 @@ def _cluster_job(settings: Settings) -> tuple[str, dict[str, Any]]:
     """Type and template of a pool whose runs are Jobs in our namespace."""
     import yaml
 
+    from runtime.cluster.requirements import require_cluster_settings
+
+    require_cluster_settings(settings)
+
     file = ROOT / "deployments" / "kubernetes" / "job-template.yaml"
     template: dict[str, Any] = yaml.safe_load(file.read_text(encoding="utf-8"))
     variables = template["variables"]["properties"]
@@ -235,7 +242,8 @@ def _saver(block: Block, name: str) -> Callable[[], object]:
 # --- deployments -----------------------------------------------------------------------------------------------------
 
 
-def _deployment(client: SyncPrefectClient, described: dict[str, Any]) -> _Wanted:
+def _deployment(client: SyncPrefectClient, described: dict[str, Any], folder: str) -> _Wanted:
+    """A deployment whose runs start in `folder` of their machine."""
     from prefect.exceptions import ObjectNotFound
     from prefect.utilities.callables import parameter_schema
 
@@ -249,7 +257,7 @@ def _deployment(client: SyncPrefectClient, described: dict[str, Any]) -> _Wanted
         "work_queue_name": None,
         "path": None,
         # The flows are installed: nothing is pulled. Without a step Prefect would look for code in its own storage.
-        "pull_steps": [{"prefect.deployments.steps.set_working_directory": {"directory": str(ROOT)}}],
+        "pull_steps": [{"prefect.deployments.steps.set_working_directory": {"directory": folder}}],
         "parameter_openapi_schema": parameter_schema(flow).model_dump_for_openapi(),
         "enforce_parameter_schema": True,
         "parameters": described.get("parameters") or {},

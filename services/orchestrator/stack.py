@@ -101,11 +101,15 @@ class Stack:
 
     def start_worker(self, pool: str) -> Guarded:
         """A worker for `pool`, starting."""
-        command = [sys.executable, "-m", "prefect", "worker", "start", "--pool", pool, "--type", "process"]
+        kind, environment = "process", self.environment
+        if pool in self.settings.cluster_pools:
+            kubeconfig = self.settings.cluster_kubeconfig or os.environ.get("KUBECONFIG")
+            kind, environment = "kubernetes", environment | ({"KUBECONFIG": kubeconfig} if kubeconfig else {})
+        command = [sys.executable, "-m", "prefect", "worker", "start", "--pool", pool, "--type", kind]
         return Guarded.start(
             f"worker of {pool}",
             [*command, "--name", f"mtr-up-{pool}"],
-            environment=self.environment,
+            environment=environment,
             log=self.settings.prefect_home / f"worker-{pool}.log",
             cwd=self.settings.home,
         )

@@ -222,7 +222,7 @@ def test_a_record_under_another_digest_is_refused(local_store: ObjectStore) -> N
 
 
 def record() -> dict[str, Any]:
-    """As the present service writes it; what it leaves out has a default."""
+    """As the legacy service writes it; what it leaves out has a default."""
     reference = {**pinned("a" * 64, "source.zip", b""), "sha256": "a" * 64}
     manifest = {
         key: value for key, value in MODEL_MANIFEST.items() if key not in ("metadata", "resume_checkpoint_path")

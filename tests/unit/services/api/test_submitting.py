@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,10 +9,11 @@ import pytest
 from contracts.admission import ExecutionPolicy
 from contracts.errors import ConflictError, NotFoundError, PolicyError
 from contracts.references import Pinned
+from runtime.acceptance import accept_submission
 from runtime.installation import Installation
-from services.api.submitting import accept, find, find_artifact, retry
+from services.api.submitting import find, find_artifact, retry
 from tests.assets.executions import settings_at
-from tests.assets.submissions import submission, submission_document
+from tests.assets.submissions import submission
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,51 +31,6 @@ def here(tmp_path: Path) -> Iterator[Installation]:
 
 def end(here: Installation, execution_id: str, *artifacts: dict) -> None:
     here.ledger.finish(execution_id, state="succeeded", result={}, error=None, artifacts=artifacts, model=None)
-
-
-def test_what_is_accepted_is_told_to_the_platform(here: Installation) -> None:
-    accepted = accept(here, submission(), ON)
-
-    assert (accepted.created, accepted.execution.announced) == (True, True)
-    assert [message.kind for message in here.ledger.pending_messages()] == ["task.status.update"]
-
-
-def test_a_data_set_that_has_a_name_is_called_by_it(here: Installation) -> None:
-    here.ledger.set_dataset_name("digits-png", "b" * 64, Pinned("default", "d.json", "b" * 64, 1))
-
-    assert accept(here, submission(), ON).execution.label == "digits 0.1.0 on digits-png"
-
-
-def test_execution_that_is_off_is_refused_by_the_setting_s_name_and_leaves_nothing(here: Installation) -> None:
-    with pytest.raises(PolicyError, match=r"model-training-runtime\.execution\.enabled is false"):
-        accept(here, submission(), OFF)
-
-    assert here.ledger.list() == ()
-
-
-def test_what_was_accepted_is_answered_again_while_execution_is_off(here: Installation) -> None:
-    document = submission_document()
-    accept(here, submission(**document), ON)
-
-    again = accept(here, submission(**document | {"message_id": str(uuid.uuid4())}), OFF)
-
-    assert (again.created, again.execution.execution_id) == (False, document["execution_id"])
-
-
-def test_a_conflict_is_named_only_after_policy(here: Installation) -> None:
-    document = submission_document()
-    accept(here, submission(**document), ON)
-
-    with pytest.raises(PolicyError):
-        accept(here, submission(**document | {"resources": {"memory_bytes": 2048}}), OFF)
-
-
-def test_another_submission_of_the_same_id_is_a_conflict_that_names_the_difference(here: Installation) -> None:
-    document = submission_document()
-    accept(here, submission(**document), ON)
-
-    with pytest.raises(ConflictError, match=r"differs at resources\.memory_bytes"):
-        accept(here, submission(**document | {"resources": {"memory_bytes": 2048}}), ON)
 
 
 @pytest.mark.slow
@@ -96,14 +51,14 @@ def test_a_retry_is_a_new_execution_and_is_told_as_the_first_was(here: Installat
 
 
 def test_what_has_not_ended_is_not_retried(here: Installation) -> None:
-    execution_id = accept(here, submission(), ON).execution.execution_id
+    execution_id = accept_submission(here, submission(), ON).execution.execution_id
 
     with pytest.raises(ConflictError, match="is queued"):
         retry(here, execution_id, ON)
 
 
 def test_a_retry_asks_policy(here: Installation) -> None:
-    execution_id = accept(here, submission(), ON).execution.execution_id
+    execution_id = accept_submission(here, submission(), ON).execution.execution_id
     end(here, execution_id)
 
     with pytest.raises(PolicyError):
@@ -111,7 +66,7 @@ def test_a_retry_asks_policy(here: Installation) -> None:
 
 
 def test_an_id_in_upper_case_is_the_same_id(here: Installation) -> None:
-    execution_id = accept(here, submission(), ON).execution.execution_id
+    execution_id = accept_submission(here, submission(), ON).execution.execution_id
 
     assert find(here, execution_id.upper()).execution_id == execution_id
 
@@ -120,7 +75,7 @@ def test_an_id_in_upper_case_is_the_same_id(here: Installation) -> None:
     "name", ["", "nothing", "../../etc/passwd", "a\0b", "x" * 10_000, "372070b0-9ed2-41d6-b029-51079977d228"]
 )
 def test_what_is_not_there_names_what_is(here: Installation, name: str) -> None:
-    execution_id = accept(here, submission(), ON).execution.execution_id
+    execution_id = accept_submission(here, submission(), ON).execution.execution_id
 
     with pytest.raises(NotFoundError, match=execution_id) as raised:
         find(here, name)
@@ -128,7 +83,7 @@ def test_what_is_not_there_names_what_is(here: Installation, name: str) -> None:
 
 
 def test_an_artifact_is_found_by_its_digest(here: Installation) -> None:
-    execution_id = accept(here, submission(), ON).execution.execution_id
+    execution_id = accept_submission(here, submission(), ON).execution.execution_id
     stored = {"bucket": "models", "object_key": "x/model.onnx", "sha256": "c" * 64, "size_bytes": 9}
     end(here, execution_id, {"artifact": {"path": "out/model.onnx"}, "object": stored})
     execution = here.ledger.get(execution_id)
